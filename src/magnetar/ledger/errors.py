@@ -33,6 +33,14 @@ class StorageFailed(LedgerError):
     """The disk failed to write or to read. What was under way may or may not be kept."""
 
 
+class TierFailed(LedgerError):
+    """Tiered storage did not do what it was asked for. Nothing is lost: the same may be asked for again."""
+
+
+class CannotOffload(LedgerError):
+    """This ledger, or this log, cannot be brought to tiered storage."""
+
+
 class LedgerCorrupt(LedgerError):
     """Bytes on disk are not what was written. The message names the file and the place in it; ``at`` is its byte."""
 

@@ -2,7 +2,8 @@
 
     ManagedLedgerInfo  1 repeated LedgerInfo, 2 terminatedPosition, 3 repeated KeyValue (properties)
     terminatedPosition 1 ledgerId, 2 entryId
-    LedgerInfo         1 ledgerId, 2 entries, 3 size, 4 timestamp, 5 offloadContext, 6 repeated KeyValue (properties)
+    LedgerInfo         1 ledgerId, 2 entries, 3 size, 4 timestamp, 5 offloadContext (`magnetar.ledger.offload_context`),
+                       6 repeated KeyValue (properties)
     KeyValue           1 key, 2 value
 
 Sealed ledgers carry the properties ``first_index``, ``last_index``, ``max_timestamp`` and, where it is known,
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import quote
 
 from magnetar.ledger.errors import LedgerCorrupt
+from magnetar.ledger.offload_context import decode_offload, encode_offload
 from magnetar.ledger.protobuf import fields, message, number, signed
 from magnetar.ledger.values import Compacted, LedgerSummary, Position
 from magnetar.records.batch import UNKNOWN_TIME
@@ -48,7 +50,11 @@ class ManagedLedgerInfo:
         return replace(self, ledgers=list(self.ledgers), properties=dict(self.properties))
 
     def files(self) -> list[LedgerSummary]:
-        """Return every ledger that has a file, the compacted one first."""
+        """Return every ledger that the engine keeps, the compacted one first: not what lies in tiered storage alone."""
+        return [each for each in self.readable() if not each.offloaded]
+
+    def readable(self) -> list[LedgerSummary]:
+        """Return every ledger that something can be read of, wherever it lies, the compacted one first."""
         first = [] if self.compacted is None else [self.compacted.ledger]
         return first + [each for each in self.ledgers if not each.compacted]
 
@@ -113,21 +119,24 @@ def _encode_ledger(ledger: LedgerSummary) -> bytes:
     if ledger.compacted:
         properties[_IS_COMPACTED] = "1"
     numbers = ((1, ledger.ledger_id), (2, entries), (3, size), (4, ledger.created_ms))
-    return b"".join(number(n, v) for n, v in numbers) + ledger.unknown + _encode_properties(6, properties)
+    head = b"".join(number(n, v) for n, v in numbers)
+    offload = b"" if ledger.offload is None else message(5, encode_offload(ledger.offload))
+    return head + offload + ledger.unknown + _encode_properties(6, properties)
 
 
 def _decode_ledger(data: object) -> LedgerSummary:
     numbers: dict[int, int] = {}
     properties: dict[str, str] = {}
-    unknown, offloaded = b"", False
+    unknown, offload = b"", None
     for place, value in fields(data):
         if place in _NUMBERS and isinstance(value, int):
             numbers[place] = value
+        elif place == 5:
+            offload = decode_offload(value)
         elif place == 6:
             properties |= _decode_property(value)
         else:
             unknown += _as_it_was(place, value)
-            offloaded |= place == 5 and _is_offloaded(value)
     return LedgerSummary(
         ledger_id=numbers[1],
         first_offset=int(properties.get("first_index", -1)),
@@ -139,16 +148,10 @@ def _decode_ledger(data: object) -> LedgerSummary:
         created_ms=numbers.get(4, 0),
         sealed="last_index" in properties,
         compacted=_IS_COMPACTED in properties,
-        offloaded=offloaded,
+        offload=offload,
         properties={key: value for key, value in properties.items() if key not in _OWN},
         unknown=unknown,
     )
-
-
-def _is_offloaded(data: object) -> bool:
-    """Whether an offload context says that the ledger lies elsewhere only: complete (3), and deleted here (4)."""
-    said = dict(fields(data))
-    return said.get(3) == 1 and said.get(4) == 1
 
 
 def _as_it_was(place: int, value: int | bytes) -> bytes:

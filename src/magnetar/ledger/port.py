@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,8 +16,10 @@ from typing import Protocol
 
 from magnetar.ledger.cursors import CursorStore
 from magnetar.ledger.durations import Durations
-from magnetar.ledger.errors import LedgerError
+from magnetar.ledger.errors import CannotOffload, LedgerError
 from magnetar.ledger.leases import Leases
+from magnetar.ledger.offload.place import TierPlace
+from magnetar.ledger.offload.tiers import Tiers
 from magnetar.ledger.pending import Done, DoneTogether, Gathered, Pending, TakenBack, when_done
 from magnetar.ledger.transactions import LogTransactions
 from magnetar.ledger.values import (
@@ -302,6 +304,18 @@ class ManagedLedger(ABC):
     async def roll(self, older_than_ms: int = 0) -> None:
         """Seal the open ledger, if it holds anything and was begun before that time (0: whenever)."""
 
+    async def offload(self, ledger_id: int, place: TierPlace) -> None:
+        """Copy one sealed ledger to tiered storage; it is there, checked and noted on return, and is here as well.
+
+        Raises ``CannotOffload`` for a ledger or an engine that cannot be, ``TierFailed`` where the same may be tried
+        again, and other ``LedgerError``: then it is here alone. One that is there already is no error.
+        """
+        raise CannotOffload(f"{self.name}: this engine keeps its ledgers to itself")
+
+    async def delete_local(self, ledger_ids: Collection[int]) -> None:
+        """Let go of the copies here of ledgers that are in tiered storage, too; others are left alone."""
+        raise CannotOffload(f"{self.name}: this engine keeps its ledgers to itself")
+
     @property
     @abstractmethod
     def terminated(self) -> Position | None:
@@ -365,6 +379,15 @@ class LedgerEngine(ABC):
         is that of the ownership under which it is opened. Raises ``LedgerFenced`` where there has been a later one, so
         that nobody who is late takes it back; 0, a sole owner's, is not compared.
         """
+
+    @property
+    def tiers(self) -> Tiers | None:
+        """Tiered storage as this engine uses it; None for an engine that has none."""
+        return None
+
+    async def delete_doomed(self) -> None:
+        """Delete from tiered storage what nothing refers to any more; raise ``TierFailed``, and then try again."""
+        return
 
     async def let_go(self, logs: Iterable[ManagedLedger]) -> None:
         """Close those of the managed ledgers that nobody listens to and all of which is durable.

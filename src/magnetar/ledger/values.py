@@ -52,6 +52,25 @@ class Snapshot(NamedTuple):
     data: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Offload:
+    """How far a ledger has come on its way to tiered storage: what Pulsar calls its ``OffloadContext``."""
+
+    uuid: str = ""
+    """Names this attempt, and with the ledger's id its objects; empty where whoever wrote it said none."""
+    driver: str = ""
+    place: Mapping[str, str] = field(default_factory=dict)
+    """Where its objects lie, in the words of Pulsar's ``driverMetadata``."""
+    complete: bool = False
+    """Whether it is all there; before, nothing of it counts."""
+    deleted: bool = False
+    """Whether it lies there alone (Pulsar's ``bookkeeperDeleted``)."""
+    timestamp_ms: int = 0
+    """When it was complete."""
+    unknown: bytes = b""
+    """Fields that others have written."""
+
+
 @dataclass(slots=True)
 class LedgerSummary:
     """What is known of one ledger of a managed ledger without opening its file."""
@@ -68,12 +87,17 @@ class LedgerSummary:
     """Whether its own file is gone, and what is left of it is in the compacted ledger. ``size`` is of that."""
     min_timestamp: int = UNKNOWN_TIME
     """A time that no message of a sealed ledger is earlier than; `UNKNOWN_TIME` where nobody knows."""
-    offloaded: bool = False
-    """Whether it lies in tiered storage alone, as a Pulsar broker has left it: nothing can be read of it here."""
+    offload: Offload | None = None
+    """What was begun to bring it to tiered storage, and how far that has come."""
     properties: Mapping[str, str] = field(default_factory=dict)
     """What others noted of it."""
     unknown: bytes = b""
     """Fields of its metadata that others have written."""
+
+    @property
+    def offloaded(self) -> bool:
+        """Whether it lies in tiered storage alone."""
+        return self.offload is not None and self.offload.complete and self.offload.deleted
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,10 @@ from magnetar.ledger.files.reading import TRIMMED, LogReader
 from magnetar.ledger.files.shared import EngineParts
 from magnetar.ledger.files.state import LogState
 from magnetar.ledger.files.streams import FilesSource, LedgerFileWriter
+from magnetar.ledger.files.tiering import doomed_objects
 from magnetar.ledger.info import ManagedLedgerInfo
 from magnetar.ledger.port import Compacted, LedgerSummary, LedgerWriter
+from magnetar.metadata.ops import Op
 
 COMPACTING = "compacting"
 
@@ -76,14 +78,17 @@ class CompactedLedgers:
 
     async def put_in_place(self, compacted: Compacted, sizes: Mapping[int, int]) -> None:
         """Do as `CompactableLog.put_in_place`."""
-        state, gone = self._state, list[int]()
+        state, gone, notes = self._state, list[int](), list[Op]()
 
         def make(info: ManagedLedgerInfo) -> bool:
+            replaced = [each for each in info.ledgers if each.ledger_id in sizes]
+            notes[:] = doomed_objects(state.log.name, replaced)
             for at, each in enumerate(info.ledgers):
                 if each.ledger_id in sizes:
-                    if not each.compacted:
+                    if not (each.compacted or each.offloaded):
                         gone.append(each.ledger_id)
-                    info.ledgers[at] = replace(each, compacted=True, size=sizes[each.ledger_id])
+                    size = sizes[each.ledger_id]
+                    info.ledgers[at] = replace(each, compacted=True, size=size, offload=None)
             was, info.compacted = info.compacted, compacted
             if was is not None and was is not compacted:
                 gone.append(was.ledger.ledger_id)
@@ -91,8 +96,10 @@ class CompactedLedgers:
             return True
 
         def counts() -> None:
-            for ledger_id in gone:
+            for ledger_id in (*gone, *sizes):
                 state.open_files.pop(ledger_id, None)
+            if notes:
+                self._shared.has_doomed = True
             self._shared.work.background(self._checkpoints.remove(gone))
             state.tell_moved()
 
@@ -100,4 +107,4 @@ class CompactedLedgers:
             if compacted is not state.ledger_list.info.compacted:
                 self._shared.remove_later([compacted.ledger.ledger_id])
 
-        await state.ledger_list.change(make, counts, refused)
+        await state.ledger_list.change(make, counts, refused, lambda: notes)

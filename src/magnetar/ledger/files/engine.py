@@ -25,6 +25,7 @@ from magnetar.ledger.files.recovery import Recovery
 from magnetar.ledger.files.replay import JournalReplay, journal_folder, left_by_workers, remove_journal
 from magnetar.ledger.files.shared import EngineParts
 from magnetar.ledger.files.swap import SWAP, finish_swap
+from magnetar.ledger.files.tiering import delete_doomed, doomed_objects
 from magnetar.ledger.info import (
     ROOT,
     ManagedLedgerInfo,
@@ -33,6 +34,7 @@ from magnetar.ledger.info import (
     path_of,
 )
 from magnetar.ledger.leases import Leases
+from magnetar.ledger.offload.tiers import Tiers
 from magnetar.ledger.port import (
     AppendInterceptor,
     Flush,
@@ -88,8 +90,9 @@ class FilesEngine(LedgerEngine):
         interceptors: Sequence[AppendInterceptor] = (),
         leases: Leases | None = None,
         worker: int = 0,
+        make_tiers: Callable[[], Tiers] = Tiers,
     ) -> None:
-        """``leases`` are those on its logs; None for files below ``root``.
+        """``leases`` are those on its logs; None for files below ``root``. ``make_tiers`` is called when needed.
 
         ``worker`` is the number of this process among those that share the directory, each with a journal of its own;
         0 where it has the directory alone.
@@ -111,6 +114,7 @@ class FilesEngine(LedgerEngine):
             on_failed=lambda error: self.on_failed(error),
             on_written=self._made_durable,
             journal_folder=journal_folder(root, worker),
+            make_tiers=make_tiers,
         )
         self.ids = self.shared.ids
         self.leases = self.shared.leases
@@ -212,6 +216,8 @@ class FilesEngine(LedgerEngine):
         unfinished = info.properties.pop(COMPACTING, None)
         if unfinished is not None:
             self.shared.remove_later([int(unfinished)])  # what a compaction wrote before a crash ended it
+        # A crash may have come between the commit that says where they lie alone and the end of their files.
+        self.shared.remove_later([each.ledger_id for each in info.ledgers if each.offloaded])
         if recovery.changed:
             await managed.ledger_list.change(lambda info: True)
             self.shared.remove_later(recovery.dropped)
@@ -220,6 +226,21 @@ class FilesEngine(LedgerEngine):
 
     def gathering(self) -> AbstractContextManager[None]:
         return self.shared.gathering
+
+    # -- tiered storage ----------------------------------------------------------------------------------------
+
+    @property
+    def tiers(self) -> Tiers:
+        return self.shared.tiers
+
+    async def delete_doomed(self) -> None:
+        if self.shared.has_doomed:
+            self.shared.has_doomed = False
+            try:
+                await delete_doomed(self.metadata, lambda: self.shared.tiers)
+            except BaseException:
+                self.shared.has_doomed = True
+                raise
 
     # -- the end -----------------------------------------------------------------------------------------------
 
@@ -285,12 +306,12 @@ class FilesEngine(LedgerEngine):
                 await managed.end_cursors()
             if managed is None:
                 stored = await self.metadata.get(path_of(name))
-                await self._delete_nodes(name)
-                ledgers = decode_info(stored.value, name=name).files() if stored is not None else []
-                self.shared.remove_later([summary.ledger_id for summary in ledgers])
+                info = ManagedLedgerInfo() if stored is None else decode_info(stored.value, name=name)
+                await self._delete_nodes(name, info)
+                self.shared.remove_later([summary.ledger_id for summary in info.files()])
                 return
             async with managed.ledger_list.changing:  # what is being written of it must not come behind
-                await self._delete_nodes(name)
+                await self._delete_nodes(name, managed.ledger_list.info)
                 self._managed.pop(name, None)
                 managed.abandon()
         except MetadataError as error:
@@ -299,9 +320,9 @@ class FilesEngine(LedgerEngine):
             del self._going[name]
             gone.set_result(None)
 
-    async def _delete_nodes(self, name: str) -> None:
+    async def _delete_nodes(self, name: str, info: ManagedLedgerInfo) -> None:
         """Delete what the metadata store has of a log: what lies beneath it first, which is cursors."""
-        path = path_of(name)
+        path, notes = path_of(name), doomed_objects(name, info.ledgers)
         while True:
             cursors = await self.metadata.get_tree(path)
             below = sorted(cursors, reverse=True)
@@ -310,7 +331,8 @@ class FilesEngine(LedgerEngine):
                     await self.metadata.commit([Delete(each, ANY) for each in some])
             self._keeper.ledgers.forget(_ledgers_of(cursors))
             try:
-                await self.metadata.commit([Delete(path, ANY)])
+                await self.metadata.commit([Delete(path, ANY), *notes])
+                self.shared.has_doomed |= bool(notes)
             except NotEmpty:
                 continue  # a cursor came meanwhile
             except NotFound:
@@ -386,4 +408,6 @@ class FilesEngine(LedgerEngine):
             else:
                 await self._note_clean(journal.use)
         shared.files.close()
+        if shared.used_tiers is not None:
+            shared.used_tiers.close()
         shared.work.executor.shutdown()

@@ -195,12 +195,12 @@ class LedgerFile:
                 found = self._files.get(self.path).read_now(size, at)
                 if found is not None:
                     return found
-            return await self._in_thread(lambda: self._read_apart(size, at))
+            return await self._in_thread(lambda: self.read_apart(size, at))
         except OSError as error:
             raise as_storage_error(error) from error
 
-    def _read_apart(self, size: int, at: int) -> bytes:
-        """Read through a file of one's own: the loop may close its one at any time."""
+    def read_apart(self, size: int, at: int) -> bytes:
+        """Read in a thread, through a file of one's own: the loop may close its one at any time."""
         file = self._files.disk.open(self.path)
         try:
             return file.read(size, at)

@@ -7,14 +7,14 @@ Each commit expects the version that the last one wrote, so that another owner i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from magnetar.ledger.errors import LedgerClosed, LedgerError, LedgerFenced, metadata_failed
 from magnetar.ledger.info import ManagedLedgerInfo, encode_info, path_of
 from magnetar.ledger.port import LedgerSummary
 from magnetar.metadata.errors import BadVersion, MetadataError, MetadataUncertain
-from magnetar.metadata.ops import Put
+from magnetar.metadata.ops import Op, Put
 from magnetar.metadata.port import MetadataStore
 
 _TRIES = 3
@@ -65,21 +65,24 @@ class LedgerList:
         make: Callable[[ManagedLedgerInfo], bool],
         counts: Callable[[], None] = lambda: None,
         refused: Callable[[], None] = lambda: None,
+        beside: Callable[[], Sequence[Op]] = tuple,
     ) -> bool:
         """Commit what ``make`` makes of a copy, unless it returns False; call ``counts`` as soon as that counts.
 
-        Returns whether there was anything to commit. Raises ``LedgerFenced``, ``StorageFull`` or ``StorageFailed``, and
-        then nothing has changed, and ``refused`` was called; ``LedgerClosed`` if that is not known: the log is to be
-        opened anew. Nor is it known where another owner came before the store could tell, and ``refused`` is not called
-        then. A change goes on when whoever asked for it is cancelled: what has to follow it stands in the two.
+        What ``beside`` returns is part of the same commit. Returns whether there was anything to commit. Raises
+        ``LedgerFenced``, ``StorageFull`` or ``StorageFailed``; then nothing has changed, and ``refused`` was called.
+        ``LedgerClosed`` if that is not known: the log is to be opened anew. Nor is it known where another owner came
+        before the store could tell, and ``refused`` is not called then. A change goes on when whoever asked for it is
+        cancelled: what has to follow it stands in the two.
         """
-        return await asyncio.shield(asyncio.ensure_future(self._change(make, counts, refused)))
+        return await asyncio.shield(asyncio.ensure_future(self._change(make, counts, refused, beside)))
 
     async def _change(
         self,
         make: Callable[[ManagedLedgerInfo], bool],
         counts: Callable[[], None],
         refused: Callable[[], None],
+        beside: Callable[[], Sequence[Op]],
     ) -> bool:
         async with self.changing:
             if self._ended is not None:
@@ -93,7 +96,7 @@ class LedgerList:
             if self.epoch:
                 info.properties[EPOCH] = str(self.epoch)
             try:
-                await self._commit(encode_info(info))
+                await self._commit(encode_info(info), beside())
             except (LedgerClosed, _MayBeKept):
                 raise
             except LedgerError:
@@ -103,11 +106,11 @@ class LedgerList:
             counts()
             return True
 
-    async def _commit(self, value: bytes) -> None:
+    async def _commit(self, value: bytes, beside: Sequence[Op]) -> None:
         path, kind = path_of(self._name), LedgerFenced  # what it means if another one wrote
         for tries_left in reversed(range(_TRIES)):
             try:
-                (self._version,) = await self._store.commit([Put(path, value, self._version)])
+                self._version, *_ = await self._store.commit([Put(path, value, self._version), *beside])
                 return
             except BadVersion as error:
                 raise self._fenced(error, kind) from error

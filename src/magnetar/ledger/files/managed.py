@@ -8,7 +8,7 @@ the `Compactor` needs (`CompactedLedgers`). The list of ledgers is a `LedgerList
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
 from magnetar.ledger.compaction import EntrySource
@@ -25,9 +25,11 @@ from magnetar.ledger.files.reading import LogReader
 from magnetar.ledger.files.recovery import Recovery
 from magnetar.ledger.files.shared import EngineParts
 from magnetar.ledger.files.state import LogState
+from magnetar.ledger.files.tiering import LogTiering
 from magnetar.ledger.files.trimming import Trimmer
 from magnetar.ledger.info import ManagedLedgerInfo
 from magnetar.ledger.kept_cursors import KeptCursors
+from magnetar.ledger.offload.place import TierPlace
 from magnetar.ledger.port import (
     Compacted,
     CompactionReport,
@@ -92,6 +94,7 @@ class FilesManagedLedger(CompactableLog):
         self.checkpoints = self._appender.checkpoints
         self.reader = LogReader(shared, self.state, self._appender.write_gathered)
         self._trimmer = Trimmer(shared, self.state, self._appender)
+        self._tiering = LogTiering(shared, self.state, self.checkpoints)
         self._ledgers = CompactedLedgers(
             shared, self.state, self.reader, self._appender.lazy, self.checkpoints
         )
@@ -153,6 +156,14 @@ class FilesManagedLedger(CompactableLog):
 
     async def retain(self, now_ms: int) -> None:
         await self._trimmer.retain(now_ms)
+
+    async def offload(self, ledger_id: int, place: TierPlace) -> None:
+        self.check_open()
+        await self._tiering.offload(ledger_id, place)
+
+    async def delete_local(self, ledger_ids: Collection[int]) -> None:
+        self.check_open()
+        await self._tiering.delete_local(ledger_ids)
 
     @property
     def terminated(self) -> Position | None:

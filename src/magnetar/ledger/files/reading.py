@@ -6,7 +6,8 @@ What was compacted is read from the compacted ledger, whose copies go by the pos
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from magnetar.ledger.errors import LedgerNotFound, OffsetOutOfRange
 from magnetar.ledger.files.ledger_file import LedgerFile
@@ -18,6 +19,7 @@ from magnetar.records.compaction import copied_from
 from magnetar.records.entry import decode_entry, latest_timestamp
 
 TRIMMED = "compacted_from"
+T = TypeVar("T")
 
 
 class LogReader:
@@ -74,13 +76,12 @@ class LogReader:
 
     async def ledger(self, summary: LedgerSummary) -> LedgerFile:
         """Return one of the log's ledgers to read from; raise ``LedgerNotFound``."""
-        if summary.offloaded:
-            raise LedgerNotFound(f"{self._log.name}: ledger {summary.ledger_id} lies in tiered storage alone")
         self._write_gathered()
         found = self._state.open_files.get(summary.ledger_id)
         if found is None:
             found = await self._shared.open_sealed(summary)
-            self._state.open_files[summary.ledger_id] = found
+            if any(each is summary for each in self._info.ledgers):  # otherwise it may lie elsewhere by now
+                self._state.open_files[summary.ledger_id] = found
         return found
 
     async def entry(self, position: Position) -> StoredEntry:
@@ -89,8 +90,20 @@ class LogReader:
             if summary.ledger_id == position.ledger_id and summary.compacted:
                 return await self._copy(summary, position)
             if summary.ledger_id == position.ledger_id:
-                return await (await self.ledger(summary)).read_entry(position.entry_id)
+                return await self._from(summary, lambda ledger: ledger.read_entry(position.entry_id))
         raise LedgerNotFound(f"{self._log.name} has no ledger {position.ledger_id}")
+
+    async def _from(
+        self, summary: LedgerSummary, reading: Callable[[LedgerFile], Coroutine[Any, Any, T]]
+    ) -> T:
+        """Return what ``reading`` makes of a ledger, also where its file goes meanwhile and tiered storage has it."""
+        try:
+            return await reading(await self.ledger(summary))
+        except LedgerNotFound:
+            now = next((each for each in self._info.ledgers if each.ledger_id == summary.ledger_id), summary)
+            if now is summary or not now.offloaded:
+                raise
+            return await reading(await self.ledger(now))
 
     async def find_by_time(self, timestamp_ms: int) -> StoredEntry | None:
         """Do as `ManagedLedger.find_by_time`."""
@@ -100,15 +113,14 @@ class LogReader:
         for summary in list(self._info.ledgers):
             if summary.compacted or (summary.sealed and summary.max_timestamp < timestamp_ms):
                 continue
-            ledger = await self.ledger(summary)
-            if ledger.index.max_timestamp < timestamp_ms:
-                continue
-            found = await self._from_time(ledger, timestamp_ms)
+            found = await self._from(summary, lambda ledger: self._from_time(ledger, timestamp_ms))
             if found is not None:
                 return found if found.last_offset < self._log.high_watermark else None
         return None
 
     async def _from_time(self, ledger: LedgerFile, timestamp_ms: int) -> StoredEntry | None:
+        if ledger.index.max_timestamp < timestamp_ms:
+            return None
         at, entry_id = ledger.index.before_time(timestamp_ms)
         return await ledger.find(
             at,
@@ -120,7 +132,9 @@ class LogReader:
 
     async def find_max_timestamp(self) -> StoredEntry | None:
         """Do as `ManagedLedger.find_max_timestamp`."""
-        latest = max((s.max_timestamp for s in self._info.files()), default=-1) if self._log.ledgers() else -1
+        latest = (
+            max((s.max_timestamp for s in self._info.readable()), default=-1) if self._log.ledgers() else -1
+        )
         while latest >= 0:
             found = await self.find_by_time(latest)
             if found is not None:
@@ -239,8 +253,6 @@ class LogReader:
         if compacted is None or not self._info.ledgers[0].compacted:
             return None
         ledger = await self.copies(compacted)
-        if ledger.index.max_timestamp < timestamp_ms:
-            return None
         found = await self._from_time(ledger, timestamp_ms)
         return None if found is None else as_original(found)
 

@@ -22,6 +22,7 @@ from magnetar.ledger.files.recovery import sealed_index
 from magnetar.ledger.files.sparse import SparseIndex
 from magnetar.ledger.files.work import EngineWork
 from magnetar.ledger.leases import Leases
+from magnetar.ledger.offload.tiers import Tiers
 from magnetar.ledger.port import AppendInterceptor, LedgerSummary
 from magnetar.metadata.port import MetadataStore
 
@@ -47,6 +48,7 @@ class EngineParts:
         on_failed: Callable[[LedgerError], None],
         on_written: Callable[[float, int], None],
         journal_folder: Path,
+        make_tiers: Callable[[], Tiers],
     ) -> None:
         """``on_failed`` is called once, when nothing can be made durable any more; ``on_written`` is the journal's."""
         self.root = root
@@ -67,6 +69,11 @@ class EngineParts:
         """Held by whoever compacts: their maps of keys shall not add up."""
         self.first_use = 1
         """Of the journal in this process."""
+        self.has_doomed = True
+        """Whether there may be objects in tiered storage that are to be deleted; at the start nobody knows."""
+        self._make_tiers = make_tiers
+        self.used_tiers: Tiers | None = None
+        """Tiered storage, if anything has needed it."""
         self._on_failed = on_failed
         self._on_written = on_written
         self._journal: Journal | None = None
@@ -93,6 +100,13 @@ class EngineParts:
         return self._journal
 
     @property
+    def tiers(self) -> Tiers:
+        """Tiered storage; made when somebody first needs it."""
+        if self.used_tiers is None:
+            self.used_tiers = self._make_tiers()
+        return self.used_tiers
+
+    @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """The event loop; to ask which one runs is a call of the system each time."""
         if self._loop is None:
@@ -107,6 +121,10 @@ class EngineParts:
 
     async def open_sealed(self, summary: LedgerSummary) -> LedgerFile:
         """Return a sealed ledger to read from, its index read, or rebuilt where it is missing or damaged."""
+        if summary.offloaded:
+            from magnetar.ledger.files.offloaded import open_offloaded
+
+            return await open_offloaded(self, self.tiers, summary)
         index = await self.work.in_thread(lambda: sealed_index(self.disk, self.root, summary))
         return self.ledger_file(summary.ledger_id, summary.first_offset, index)
 

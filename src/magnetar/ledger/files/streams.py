@@ -140,11 +140,7 @@ class FilesSource(EntrySource):
         path = ledger.path
 
         def work() -> Walked:
-            file = self._shared.disk.open(path)
-            try:
-                data = memoryview(file.read(size, at))
-            finally:
-                file.close()
+            data = memoryview(ledger.read_apart(size, at))
             if len(data) < size:
                 raise LedgerCorrupt(f"{path}: ends at byte {at + len(data)}, not at {at + size}")
             return walk(

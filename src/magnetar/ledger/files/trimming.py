@@ -10,8 +10,10 @@ from magnetar.ledger.files.ledger_list import FIRST
 from magnetar.ledger.files.reading import TRIMMED
 from magnetar.ledger.files.shared import EngineParts
 from magnetar.ledger.files.state import LogState
+from magnetar.ledger.files.tiering import doomed_objects
 from magnetar.ledger.info import ManagedLedgerInfo
 from magnetar.ledger.port import LedgerSummary
+from magnetar.metadata.ops import Op
 
 
 class Trimmer:
@@ -66,7 +68,7 @@ class Trimmer:
         self, first_offset: int, done_with: Callable[[LedgerSummary], bool], *, trims: bool = False
     ) -> None:
         """Begin at ``first_offset``; delete sealed ledgers from the oldest on, as long as ``done_with`` says so."""
-        log, state, gone = self._log, self._state, list[int]()
+        log, state, gone, notes = self._log, self._state, list[int](), list[Op]()
         start = first_offset
 
         def make(info: ManagedLedgerInfo) -> bool:
@@ -79,9 +81,10 @@ class Trimmer:
             while count < len(ledgers) - 1 and self._may_go(ledgers[count]) and done_with(ledgers[count]):
                 count += 1
             dropped = ledgers[:count]
+            notes[:] = doomed_objects(log.name, dropped)
             del ledgers[:count]
             start = max(first_offset, ledgers[0].first_offset) if dropped else first_offset
-            gone.extend(summary.ledger_id for summary in dropped if not summary.compacted)
+            gone.extend(each.ledger_id for each in dropped if not (each.compacted or each.offloaded))
             if any(summary.compacted for summary in dropped):
                 gone.extend(_forget_copies(info))
             start = max(start, log.log_start_offset)
@@ -90,13 +93,15 @@ class Trimmer:
 
         def counts() -> None:
             log.log_start_offset = start
+            if notes:
+                self._shared.has_doomed = True
             for ledger_id in gone:
                 state.open_files.pop(ledger_id, None)
             if gone:
                 self._shared.work.background(self._appender.checkpoints.remove(gone))
             state.tell_moved()
 
-        await state.ledger_list.change(make, counts)
+        await state.ledger_list.change(make, counts, beside=lambda: notes)
 
     def _may_go(self, summary: LedgerSummary) -> bool:
         return summary.sealed and summary.last_offset < self._log.high_watermark

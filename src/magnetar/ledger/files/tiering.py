@@ -1,0 +1,154 @@
+"""A log's ledgers on their way to tiered storage, step by step; a crash at any of them loses nothing.
+
+1. the list of ledgers says that an attempt was begun, under which uuid and where
+2. the data object is written, then the index object, and their lengths are asked for
+3. the list says that it is complete: from now on tiered storage has the ledger
+4. later, when policies say so, the list says that it lies there alone, and then its file goes
+
+What a crash leaves behind after 1 and 2 has a name in the list: the next attempt notes it to be deleted when it begins
+under a uuid of its own. What it leaves after 4 is a file that the next opening of the log removes.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from magnetar.ledger.errors import CannotOffload
+from magnetar.ledger.files.ledger_list import changed
+from magnetar.ledger.info import ManagedLedgerInfo
+from magnetar.ledger.values import LedgerSummary, Offload
+from magnetar.metadata.ops import Op
+from magnetar.metadata.port import MetadataStore
+
+if TYPE_CHECKING:
+    from magnetar.ledger.files.checkpoints import Checkpoints
+    from magnetar.ledger.files.shared import EngineParts
+    from magnetar.ledger.files.state import LogState
+    from magnetar.ledger.offload.place import TierPlace
+    from magnetar.ledger.offload.tiers import Tiers
+
+_log = logging.getLogger("magnetar.ledger")
+
+
+def doomed_objects(log: str, gone: Sequence[LedgerSummary]) -> list[Op]:
+    """Return what notes, in the commit that lets go of these ledgers, that their objects are to be deleted."""
+    if all(each.offload is None for each in gone):
+        return []
+    from magnetar.ledger.offload.deletions import note_of
+
+    return note_of(log, gone)
+
+
+async def delete_doomed(store: MetadataStore, tiers: Callable[[], Tiers]) -> None:
+    """Delete what is noted to be deleted; raise ``LedgerError``, and then the rest stays noted."""
+    from magnetar.ledger.offload.deletions import delete_noted, has_notes
+
+    if await has_notes(store):
+        await delete_noted(store, tiers())
+
+
+class LogTiering:
+    """That of one log. Its verbs are those of `ManagedLedger`."""
+
+    def __init__(self, shared: EngineParts, state: LogState, checkpoints: Checkpoints) -> None:
+        self._shared = shared
+        self._state = state
+        self._checkpoints = checkpoints
+        self._tried: dict[int, Offload] = {}
+        """By ledger: attempts of this process that failed. The next one writes the same objects again."""
+
+    async def offload(self, ledger_id: int, place: TierPlace) -> None:
+        """Do as `ManagedLedger.offload`."""
+        from magnetar.ledger.files.exporting import export
+
+        summary = self._find(ledger_id)
+        if summary.offload is not None and summary.offload.complete:
+            return
+        tiers, attempt = self._shared.tiers, self._tried.get(ledger_id)
+        tiers.store(place)  # what cannot be is told before anything is noted
+        if attempt is None or (attempt.driver, attempt.place) != (place.driver, place.words):
+            attempt = Offload(str(uuid.uuid4()), place.driver, place.words)
+            await self._begin(ledger_id, attempt)
+            self._tried[ledger_id] = attempt
+        named = attempt.uuid
+        tiers.uploading.add(named)
+        try:
+            tiers.bytes_written += await tiers.writing(
+                lambda: export(self._shared, tiers, place, named, self._state.log.name, summary)
+            )
+            await self._complete(ledger_id, attempt)
+        finally:
+            tiers.uploading.discard(named)
+        self._tried.pop(ledger_id, None)
+        _log.info("ledger %d of %s is in tiered storage", ledger_id, self._state.log.name)
+
+    def _find(self, ledger_id: int) -> LedgerSummary:
+        for each in self._state.ledger_list.info.ledgers:
+            if each.ledger_id == ledger_id and each.sealed and not each.compacted and each.entries:
+                return each
+        raise CannotOffload(f"{self._state.log.name}: ledger {ledger_id} is open, empty, compacted or gone")
+
+    async def _begin(self, ledger_id: int, attempt: Offload) -> None:
+        notes: list[Op] = []
+
+        def make(info: ManagedLedgerInfo) -> bool:
+            summary = changed(info, ledger_id)
+            if summary is None:
+                raise CannotOffload(f"{self._state.log.name}: ledger {ledger_id} is gone")
+            notes[:] = doomed_objects(self._state.log.name, [summary])
+            summary.offload = attempt
+            return True
+
+        def counts() -> None:
+            self._shared.has_doomed |= bool(notes)
+
+        await self._state.ledger_list.change(make, counts, beside=lambda: notes)
+
+    async def _complete(self, ledger_id: int, attempt: Offload) -> None:
+        """Note that it is there; where the ledger went meanwhile, who let go of it has noted what is to be deleted."""
+
+        def make(info: ManagedLedgerInfo) -> bool:
+            summary = changed(info, ledger_id)
+            if summary is None or summary.offload != attempt:
+                return False
+            summary.offload = replace(attempt, complete=True, timestamp_ms=self._shared.clock())
+            return True
+
+        if not await self._state.ledger_list.change(make):
+            self._shared.has_doomed = True
+            raise CannotOffload(f"{self._state.log.name}: ledger {ledger_id} was let go of meanwhile")
+
+    async def delete_local(self, ledger_ids: Collection[int]) -> None:
+        """Do as `ManagedLedger.delete_local`."""
+        gone: list[int] = []
+
+        def make(info: ManagedLedgerInfo) -> bool:
+            gone.extend(each.ledger_id for each in _leaving(info.ledgers, ledger_ids))
+            for ledger_id in gone:
+                summary = changed(info, ledger_id)
+                assert summary is not None
+                assert summary.offload is not None
+                summary.offload = replace(summary.offload, deleted=True)
+            return bool(gone)
+
+        def counts() -> None:
+            for ledger_id in gone:
+                self._state.open_files.pop(ledger_id, None)
+            self._shared.work.background(self._checkpoints.remove(gone))
+
+        await self._state.ledger_list.change(make, counts)
+
+
+def _leaving(ledgers: Iterable[LedgerSummary], ledger_ids: Collection[int]) -> list[LedgerSummary]:
+    return [
+        each
+        for each in ledgers
+        if each.ledger_id in ledger_ids
+        and each.offload is not None
+        and each.offload.complete
+        and not each.offload.deleted
+    ]

@@ -1,0 +1,112 @@
+"""Objects that nothing refers to any more, until they are deleted: noted in the commit that lets go of them.
+
+    /magnetar/offload-deletions/UUID   {"log": NAME, "objects": [[DRIVER, PLACE, UUID, LEDGER], ...]}
+
+So a crash, or a store that is down for a day, leaves nothing behind that nobody knows of. Before anything is deleted it
+is looked up once more whether the log refers to it: then it stays.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from magnetar.ledger.errors import LedgerError, metadata_failed
+from magnetar.ledger.info import decode_info, path_of
+from magnetar.ledger.offload.objects import data_key, index_key
+from magnetar.ledger.offload.place import place_in
+from magnetar.ledger.offload.tiers import Tiers
+from magnetar.ledger.values import LedgerSummary
+from magnetar.metadata.errors import MetadataError, NotFound
+from magnetar.metadata.ops import ANY, Delete, Op, Put
+from magnetar.metadata.port import MetadataStore
+
+ROOT = "/magnetar/offload-deletions"
+_log = logging.getLogger("magnetar.ledger")
+
+
+class Doomed(NamedTuple):
+    """The two objects of one attempt to offload a ledger."""
+
+    driver: str
+    place: dict[str, str]
+    uuid: str
+    ledger_id: int
+
+
+def note_of(log: str, gone: Iterable[LedgerSummary]) -> list[Op]:
+    """Return what notes that the objects of these ledgers are to be deleted; nothing if they have none."""
+    objects = [
+        Doomed(each.offload.driver, dict(each.offload.place), each.offload.uuid, each.ledger_id)
+        for each in gone
+        if each.offload is not None and each.offload.uuid
+    ]
+    if not objects:
+        return []
+    value = json.dumps({"log": log, "objects": objects}, separators=(",", ":")).encode()
+    return [Put(f"{ROOT}/{uuid.uuid4()}", value, ANY)]
+
+
+def read_note(value: bytes) -> tuple[str, list[Doomed]]:
+    """Return the log, and the objects that were its."""
+    said = json.loads(value)
+    return str(said["log"]), [Doomed(*each) for each in said["objects"]]
+
+
+async def delete_noted(store: MetadataStore, tiers: Tiers) -> int:
+    """Delete what is noted, but for what its log refers to all the same; return how many objects went.
+
+    What cannot be deleted now stays noted, and is raised (``TierFailed``) when all else is done.
+    """
+    deleted, failure = 0, None
+    try:
+        notes = await store.get_tree(ROOT)
+        for path, stored in notes.items():
+            log, doomed = read_note(stored.value)
+            if any(each.uuid in tiers.uploading for each in doomed):
+                continue
+            kept = await _referenced(store, log)
+            try:
+                for each in doomed:
+                    if each.uuid in kept:
+                        _log.error(
+                            "%s still refers to ledger %d in tiered storage: it stays", log, each.ledger_id
+                        )
+                        continue
+                    await tiers.writing(lambda each=each: _delete(tiers, each))  # type: ignore[misc]
+                    deleted += 2
+            except LedgerError as error:
+                failure = error
+                continue
+            try:
+                await store.commit([Delete(path, ANY)])
+            except NotFound:
+                continue
+    except MetadataError as error:
+        raise metadata_failed(error) from error
+    if failure is not None:
+        raise failure
+    return deleted
+
+
+async def _referenced(store: MetadataStore, log: str) -> set[str]:
+    stored = await store.get(path_of(log))
+    ledgers = decode_info(stored.value, name=log).ledgers if stored is not None else []
+    return {each.offload.uuid for each in ledgers if each.offload is not None}
+
+
+def _delete(tiers: Tiers, each: Doomed) -> None:
+    store = tiers.store(place_in(each.driver, each.place))
+    # The index goes first: without it nobody takes what is left for a ledger.
+    store.delete([index_key(each.uuid, each.ledger_id), data_key(each.uuid, each.ledger_id)])
+
+
+async def has_notes(store: MetadataStore) -> bool:
+    """Return whether anything is noted to be deleted; raise ``LedgerError``."""
+    try:
+        return bool(await store.children(ROOT))
+    except MetadataError as error:
+        raise metadata_failed(error) from error

@@ -1,0 +1,285 @@
+"""A log whose ledgers lie in tiered storage is read as before, whoever reads it and how; and it goes when it is due."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from magnetar.ledger.errors import CannotOffload, LedgerCorrupt, LedgerError, TierFailed
+from magnetar.ledger.info import decode_info, path_of
+from magnetar.ledger.offload.deletions import ROOT
+from magnetar.ledger.offload.place import TierPlace
+from magnetar.ledger.offload.tiers import TierSettings, open_store
+from magnetar.ledger.port import CompactionRules, ManagedLedger, Position, StoredEntry
+from magnetar.records.entry import latest_timestamp
+from tests.ledger.entries import NOW_MS, read_all
+from tests.offload.house import NAME, SMALL, TieredHouse, filled, sealed
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[TieredHouse]:
+    house = TieredHouse(tmp_path / "data")
+    (tmp_path / "data").mkdir()
+    await house.begin()
+    yield house
+    await house.end()
+
+
+async def offloaded(log: ManagedLedger, place: TierPlace) -> None:
+    """Move all sealed ledgers."""
+    for ledger_id in sealed(log):
+        await log.offload(ledger_id, place)
+    await log.delete_local(sealed(log))
+    assert all(each.offloaded for each in log.ledgers() if each.sealed and each.entries)
+
+
+def plain(entries: list[StoredEntry]) -> list[tuple[int, int, int, bytes]]:
+    return [(each.ledger_id, each.entry_id, each.last_offset, bytes(each.data)) for each in entries]
+
+
+async def test_everything_is_read_as_before(house: TieredHouse, place: TierPlace) -> None:
+    log = await house.log()
+    await filled(log, 1000)
+    before = await read_all(log)
+    found = plain(before)
+    times = [latest_timestamp(each.data) for each in before]
+    await offloaded(log, place)
+    for _ in range(2):
+        assert plain(await read_all(log)) == found
+        assert plain(await read_all(log, max_bytes=1)) == found
+        for number in (0, 1, 199, 200, 555, 999):
+            ledger_id, entry_id, last, data = found[number]
+            entry = await log.entry(Position(ledger_id, entry_id))
+            assert (entry.last_offset, bytes(entry.data)) == (last, data)
+            by_time = await log.find_by_time(times[number])
+            assert by_time is not None
+            assert by_time[:3] == found[number][:3]
+            by_half = await log.find_first(lambda entry, least=last: entry.last_offset >= least)
+            assert by_half is not None
+            assert by_half.last_offset == last
+            assert await log.offset_behind(Position(ledger_id, entry_id)) == last + 1
+        latest = await log.find_max_timestamp()
+        assert latest is not None
+        assert latest[:3] == found[-1][:3]
+        assert 0 < house.engine.tiers.cache.size <= SMALL.cache_bytes
+        await house.reopen()
+        log = await house.log()
+    assert len(list(house.root.glob("ledgers/*/*.ledger"))) == 1, "the open one"
+
+
+async def test_readers_that_come_while_local_copies_go_see_all(house: TieredHouse, place: TierPlace) -> None:
+    log = await house.log()
+    await filled(log, 1000)
+    found = plain(await read_all(log))
+    for ledger_id in sealed(log):
+        await log.offload(ledger_id, place)
+
+    async def positions() -> list[tuple[int, int, int, bytes]]:
+        return plain([await log.entry(Position(each[0], each[1])) for each in found])
+
+    async def times() -> list[StoredEntry | None]:
+        return [await log.find_by_time(NOW_MS + 10 * number) for number in range(0, 1000, 7)]
+
+    readers = [asyncio.ensure_future(work) for work in (read_all(log), read_all(log, max_bytes=900))]
+    at_positions, by_time = asyncio.ensure_future(positions()), asyncio.ensure_future(times())
+    for ledger_id in sealed(log):
+        await log.delete_local([ledger_id])
+        await asyncio.sleep(0.01)
+    for reader in readers:
+        assert plain(await reader) == found
+    assert await at_positions == found
+    assert all(each is not None for each in await by_time)
+
+
+async def test_what_is_open_compacted_or_unknown_is_not_offloaded(house: TieredHouse, place: TierPlace) -> None:
+    log = await house.log()
+    await filled(log, 100)
+    (first,) = sealed(log)
+    await log.delete_local([first])  # it is not there yet, so it stays here
+    assert not log.ledgers()[0].offloaded
+    for wrong in (first + 10_000, log.ledgers()[-1].ledger_id if len(log.ledgers()) > 1 else -1):
+        with pytest.raises(CannotOffload):
+            await log.offload(wrong, place)
+    with pytest.raises(CannotOffload, match="needs a"):
+        await log.offload(first, TierPlace(place.driver))
+    with pytest.raises(CannotOffload, match="no driver 'azureblob'"):
+        await log.offload(first, TierPlace("azureblob", "b"))
+    assert log.ledgers()[0].offload is None, "what cannot be is told before anything is noted"
+
+
+async def test_compaction_reads_what_lies_there_and_its_objects_go(house: TieredHouse, place: TierPlace) -> None:
+    log = await house.log()
+    await filled(log, 400)
+    await offloaded(log, place)
+    assert await log.compact(CompactionRules(replaces=True, null_keys=True))
+    assert log.compacted is not None
+    assert log.compacted.ledger.entries == 400
+    assert all(each.compacted and each.offload is None for each in log.ledgers() if each.entries)
+    assert objects(place)
+    await house.engine.delete_doomed()
+    assert not objects(place)
+    assert len(await log.read_compacted(0, max_bytes=1 << 30)) > 0
+
+
+@pytest.mark.parametrize("how", ["retention", "trim", "delete", "delete closed"])
+async def test_objects_go_with_what_they_are_of(house: TieredHouse, place: TierPlace, how: str) -> None:
+    log = await house.log(retention_ms=1000)
+    await filled(log, 600)
+    await offloaded(log, place)
+    kept = 0
+    assert len(objects(place)) == 6
+    if how == "retention":
+        house.now_ms = NOW_MS + 10 * 450
+        await log.retain(house.now_ms)
+        kept = 4
+    elif how == "trim":
+        await log.trim(log.ledgers()[1].first_offset)
+        kept = 4
+    else:
+        if how == "delete closed":
+            await house.reopen()
+        await house.engine.delete(NAME)
+    await house.reopen()  # as after a crash between the two
+    await house.engine.delete_doomed()
+    assert len(objects(place)) == kept
+    assert await house.metadata.children(ROOT) == []
+    if kept:
+        log = await house.log()
+        assert (await read_all(log))[0].last_offset >= log.log_start_offset > 0
+
+
+async def test_what_is_referred_to_is_never_deleted(house: TieredHouse, place: TierPlace) -> None:
+    """A note that should not be there is not followed."""
+    from magnetar.ledger.offload.deletions import note_of
+
+    log = await house.log()
+    await filled(log, 200)
+    await offloaded(log, place)
+    stored = await house.metadata.get(path_of(NAME))
+    assert stored is not None
+    await house.metadata.commit(note_of(NAME, decode_info(stored.value).ledgers))
+    await house.engine.delete_doomed()
+    assert len(objects(place)) == 2
+    assert len(await read_all(log)) == 200
+
+
+def objects(place: TierPlace) -> list[str]:
+    return [each.key for each in open_store(place, TierSettings()).listed()]
+
+
+class Interrupted(Exception):
+    """Stands for a crash."""
+
+
+@pytest.mark.parametrize("step", ["before data", "within data", "before index", "before commit"])
+async def test_an_attempt_that_ends_halfway_leaves_nothing_behind(
+    house: TieredHouse, place: TierPlace, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await house.log()
+    await filled(log, 200)
+    found = plain(await read_all(log))
+    (first,) = sealed(log)
+    store = house.engine.tiers.store(place)
+    put, calls = store.put, 0
+
+    def failing(key: str, pieces: Any, attributes: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if step == "before data" or (step == "before index" and calls == 2):
+            raise TierFailed("the store is down")
+        if step == "within data":
+            put(key, _torn(pieces), attributes)
+        put(key, pieces, attributes)
+
+    def _torn(pieces: Any) -> Any:
+        yield next(iter(pieces))
+        raise Interrupted
+
+    monkeypatch.setattr(store, "put", failing)
+    if step == "before commit":
+        monkeypatch.setattr(store, "size", lambda key: 7)
+    with pytest.raises((TierFailed, Interrupted)):
+        await log.offload(first, place)
+    attempt = log.ledgers()[0].offload
+    assert attempt is not None
+    assert not attempt.complete
+    assert plain(await read_all(log)) == found
+    await log.delete_local([first])
+    await house.reopen()  # another process: it knows the attempt by the list of ledgers alone
+    log = await house.log()
+    assert plain(await read_all(log)) == found
+    await log.offload(first, place)
+    again = log.ledgers()[0].offload
+    assert again is not None
+    assert again.uuid != attempt.uuid
+    await house.engine.delete_doomed()
+    assert sorted(objects(place)) == [f"{again.uuid}-ledger-{first}", f"{again.uuid}-ledger-{first}-index"]
+    await log.delete_local([first])
+    assert plain(await read_all(log)) == found
+
+
+async def test_local_files_that_a_crash_left_are_removed(house: TieredHouse, place: TierPlace) -> None:
+    log = await house.log()
+    await filled(log, 200)
+    left = {path: path.read_bytes() for path in house.root.glob(f"ledgers/*/{sealed(log)[0]:016x}.*")}
+    assert len(left) == 2
+    found = plain(await read_all(log))
+    await offloaded(log, place)
+    await house.end()
+    for path, data in left.items():
+        path.write_bytes(data)
+    await house.begin()
+    assert plain(await read_all(await house.log())) == found
+    await house.engine.shared.work.ended()
+    assert not [path for path in left if path.exists()]
+
+
+async def test_damage_there_is_refused_wherever_it_is(house: TieredHouse, tmp_path: Path) -> None:
+    place = TierPlace("filesystem", path=str(tmp_path / "tiers"))
+    log = await house.log()
+    await filled(log, 200)
+    found = plain(await read_all(log))
+    await offloaded(log, place)
+    data, index = sorted((tmp_path / "tiers").glob("*-ledger-?")), sorted((tmp_path / "tiers").glob("*-index"))
+    refused = 0
+    for path in (*data, *index):
+        whole = path.read_bytes()
+        step = max(len(whole) // 120, 1)
+        for at in range(3, len(whole), step):
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])
+            refused += await is_refused(house, found)
+        path.write_bytes(whole[: len(whole) // 2])
+        assert await is_refused(house, found)
+        path.unlink()
+        assert await is_refused(house, found)
+        path.write_bytes(whole)
+    assert refused > 200
+    assert not await is_refused(house, found)
+
+
+async def is_refused(house: TieredHouse, found: list[Any]) -> bool:
+    """Whether a reader is refused; otherwise it must have read what was written."""
+    await house.reopen()
+    try:
+        read = plain(await read_all(await house.log()))
+    except LedgerError as error:
+        assert isinstance(error, LedgerCorrupt), error
+        assert "-ledger-" in str(error), "the object is named"
+        return True
+    assert read == found
+    return False
+
+
+async def test_a_damaged_ledger_is_not_offloaded(house: TieredHouse, place: TierPlace) -> None:
+    log = await house.log()
+    await filled(log, 200)
+    (path,) = house.root.glob(f"ledgers/*/{sealed(log)[0]:016x}.ledger")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:])
+    with pytest.raises(LedgerCorrupt, match="is damaged, so the ledger is not offloaded"):
+        await log.offload(sealed(log)[0], place)
+    assert not [key for key in objects(place) if key.endswith("-index")]
