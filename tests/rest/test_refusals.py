@@ -37,8 +37,6 @@ def furnished(house: BrokerProcess) -> Iterator[httpx.Client]:
     ("policy", "asked", "harmless"),
     [
         ("subscriptionExpirationTime", 5, 0),
-        ("offloadThreshold", 100, -1),
-        ("offloadPolicies", {"managedLedgerOffloadDriver": "aws-s3"}, {}),
         ("entryFilters", {"entryFilterNames": "mine"}, {}),
     ],
 )
@@ -59,7 +57,6 @@ def test_a_policy_that_nothing_would_act_on_is_refused(
     ("method", "path", "body", "why"),
     [
         ("PUT", "/admin/v2/clusters/other", {}, "geo-replication is not served"),
-        ("PUT", f"{KEPT}/offload", None, "is not served"),
         ("POST", f"{PARTS}/terminate", None, "Termination of a partitioned topic is not allowed"),
         ("POST", f"{KEPT}/terminate/partitions", None, "Termination of a non-partitioned topic is not allowed"),
         ("GET", f"{PARTS}/stats", None, "parts has 2 partitions: name one of them"),

@@ -219,7 +219,7 @@ def _log(tally: _Tally, name: str, info: ManagedLedgerInfo, known: set[Path]) ->
         _copies(tally, name, info, copies)
     for summary in info.ledgers:
         path = ledger_path(tally.root, summary.ledger_id)
-        if summary.compacted:
+        if summary.compacted or summary.offloaded:
             due = summary.last_offset + 1
             continue
         known |= {path, index_path(tally.root, summary.ledger_id)}

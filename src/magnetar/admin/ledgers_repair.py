@@ -142,7 +142,8 @@ class _Mender:
         kept: list[LedgerSummary] = []
         cuts: list[tuple[Path, int]] = []
         for summary in info.ledgers:
-            kept += [summary] if summary.compacted else self._ledger(name, info, summary, cuts)
+            elsewhere = summary.compacted or summary.offloaded
+            kept += [summary] if elsewhere else self._ledger(name, info, summary, cuts)
         info.ledgers = kept
         if encode_info(info) == before:
             return

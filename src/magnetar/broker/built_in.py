@@ -66,5 +66,8 @@ def settings_of(protocol: str) -> tuple[type[HandlerSettings], ...]:
 
 def all_settings() -> Sequence[type[HandlerSettings]]:
     """Return those of all built-in handlers, started or not, and of what else comes with the broker."""
-    cluster = cast(type[HandlerSettings], loaded("magnetar.broker.cluster_settings:ClusterSettings"))
-    return [*(part for protocol in BUILT_IN for part in settings_of(protocol)), cluster]
+    beside = ("cluster_settings:ClusterSettings", "offload_settings:OffloadSettings")
+    return [
+        *(part for protocol in BUILT_IN for part in settings_of(protocol)),
+        *(cast(type[HandlerSettings], loaded(f"magnetar.broker.{name}")) for name in beside),
+    ]

@@ -37,6 +37,7 @@ from magnetar.broker.memory import MemoryBudget
 from magnetar.broker.names import CONSUMER_OFFSETS, INTERNAL_TOPICS, Naming, TopicName
 from magnetar.broker.namespaces import Namespaces
 from magnetar.broker.offers import Offers
+from magnetar.broker.offloading import Offloading
 from magnetar.broker.open_logs import OpenLog, OpenLogs
 from magnetar.broker.ownership import Bundle, Ownership, SoleOwner
 from magnetar.broker.policies import AutoTopics, NamespacePolicies
@@ -136,6 +137,7 @@ class Broker:
         self.progress = Progress(settings.names.linked_subscriptions)
         self.transactions = PulsarTransactions()
         self.compactions = Compactions(lambda: self.settings, self.background)
+        self.offloading = Offloading(self, self.background)
         self.ownership = ownership or SoleOwner(settings.node.node_id, settings.node.broker_rack)
         self.ownership.on_lost.append(self._lost)
         self.ownership.on_acquired.append(self._acquired)
@@ -357,7 +359,7 @@ class Broker:
         overrides = check_overrides((internal | dict(new.configs)).items())
         config = with_overrides(self._namespace_config(namespace), overrides)
         check_together(config)
-        return Topic(
+        topic = Topic(
             new.name,
             kafka_name,
             new_id(),
@@ -366,6 +368,8 @@ class Broker:
             config,
             made_partitioned=new.partitioned,
         )
+        self.offloading.check(topic, config)
+        return topic
 
     def _check_room(self, new: Topic, others: Iterable[Topic] = ()) -> None:
         """Raise `TooManyTopics` if the namespace may not have a topic more; ``others`` are made together with it."""
@@ -487,7 +491,9 @@ class Broker:
         while True:
             topic = self.topic(name)
             checked = check_overrides(change(topic).items())
-            check_together(with_overrides(self._namespace_config(topic.name.namespace_name), checked))
+            config = with_overrides(self._namespace_config(topic.name.namespace_name), checked)
+            check_together(config)
+            self.offloading.check(topic, config)
             if validate_only or checked == topic.overrides:
                 return topic
             if await self._changed(topic, topic.partitions, checked):

@@ -26,6 +26,7 @@ class Duties:
         self.retention.start()
         self.cleaner.start()
         self.compaction_monitor.start()
+        self._broker.offloading.start()
         self._broker.backlogs.start(self._broker.background)
         security = self._broker.settings.security
         if security.delegation_token_secret_key:

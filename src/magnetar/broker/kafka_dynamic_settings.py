@@ -12,7 +12,7 @@ from magnetar.broker.setting import SettingDef
 from magnetar.broker.values import MAX_INT, MAX_LONG, Kind, Rule, Value, at_least, between
 
 _THREADS = "threads of Kafka's; one event loop serves all"
-_TIERED = "tiered storage; nothing is tiered"
+_TIERED = "Kafka's tiered storage; managed.ledger.offload settings are those of this one"
 _INDEX = "Kafka's offset index; ledgers have their own"
 _GROUPS = "share groups and streams groups; there are none"
 _CLEANER = "the buffers of Kafka's log cleaner; one buffer, of log.cleaner.dedupe.buffer.size, is used"

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from magnetar.broker.errors import InvalidPolicy
 from magnetar.broker.grants import AuthPolicies, decode_auth_policies
 from magnetar.broker.limits import NAMESPACE_KEYS, Limits, decode_limits, whole_number
+from magnetar.broker.offload_policies import OffloadPolicy, decode_namespace
 from magnetar.broker.topic import MAX_NEW_PARTITIONS
 from magnetar.broker.topic_config import ENTRY_FORMATS
 
@@ -52,6 +53,7 @@ class NamespacePolicies:
     """Whether producers may not bring new versions of schemas by themselves (``is_allow_auto_update_schema`` false)."""
     prefixes_subscriptions: bool = False
     """Whether a role's subscriptions must begin with its name (``subscription_auth_mode`` Prefix)."""
+    offload: OffloadPolicy = field(default_factory=OffloadPolicy)
 
 
 def decode_policies(namespace: str, text: bytes) -> NamespacePolicies:
@@ -78,6 +80,7 @@ def decode_policies(namespace: str, text: bytes) -> NamespacePolicies:
                 content.get("schema_validation_enforced") is True,
                 content.get("is_allow_auto_update_schema") is False,
                 content.get("subscription_auth_mode") == "Prefix",
+                decode_namespace(content),
             ),
         )
     except (ValueError, TypeError, AttributeError) as error:

@@ -121,6 +121,27 @@ _DEFINITIONS = (
         at_least(1), "min_insync_replicas", "min.insync.replicas", honoured=False,
     ),
     TopicConfigDef(
+        "local.retention.bytes", Kind.LONG, -2,
+        "With remote.storage.enable: size, in bytes, past which a partition's oldest offloaded ledgers lie in tiered "
+        "storage alone; -2 for retention.bytes, -1 for no bound.",
+        at_least(-2), None, "log.local.retention.bytes",
+    ),
+    TopicConfigDef(
+        "local.retention.ms", Kind.LONG, -2,
+        "With remote.storage.enable: age of its newest record, in ms, at which an offloaded ledger lies in tiered "
+        "storage alone; -2 for retention.ms, -1 for no bound.",
+        at_least(-2), None, "log.local.retention.ms",
+    ),
+    TopicConfigDef(
+        "remote.log.copy.disable", Kind.BOOLEAN, False,
+        "Whether no more ledgers are offloaded; what is in tiered storage is read as before.",
+    ),
+    TopicConfigDef(
+        "remote.storage.enable", Kind.BOOLEAN, False,
+        "Whether each ledger that is full is offloaded, to where the broker, the namespace or the topic says. Set to "
+        "false again, what is in tiered storage is read as before.",
+    ),
+    TopicConfigDef(
         "retention.bytes", Kind.LONG, -1,
         "Size of a partition, in bytes, past which its oldest ledgers go; -1 for no bound.",
         at_least(-1), "log_retention_bytes", "log.retention.bytes",
@@ -154,15 +175,10 @@ _DEFINITIONS = (
     _kept("index.interval.bytes", Kind.INT, 4096, "log.index.interval.bytes",
           "Bytes between two entries of Kafka's offset index; ledgers have their own.", at_least(0)),
     _kept("leader.replication.throttled.replicas", Kind.LIST, (), None, "Throttled leaders; nothing replicates."),
-    _kept("local.retention.bytes", Kind.LONG, -2, "log.local.retention.bytes",
-          "What tiered storage keeps locally; nothing is tiered.", at_least(-2)),
-    _kept("local.retention.ms", Kind.LONG, -2, "log.local.retention.ms",
-          "How long tiered storage keeps locally; nothing is tiered.", at_least(-2)),
     _kept("preallocate", Kind.BOOLEAN, False, "log.preallocate", "Whether files take their full size at once."),
-    _kept("remote.log.copy.disable", Kind.BOOLEAN, False, None, "Tiered storage; nothing is tiered."),
-    _kept("remote.log.delete.on.disable", Kind.BOOLEAN, False, None, "Tiered storage; nothing is tiered."),
-    _kept("remote.storage.enable", Kind.BOOLEAN, False, None, "Whether the topic is tiered; it cannot be.",
-          Rule("Nothing is tiered here, so it must be false", lambda value: value is False)),
+    _kept("remote.log.delete.on.disable", Kind.BOOLEAN, False, None,
+          "Whether remote.storage.enable=false deletes what is in tiered storage; DeleteRecords and retention do that.",
+          Rule("What is in tiered storage stays readable, so it must be false", lambda value: value is False)),
     _kept("segment.index.bytes", Kind.INT, 10485760, "log.index.size.max.bytes",
           "Size of Kafka's offset index; ledgers have their own.", at_least(4)),
     _kept("segment.jitter.ms", Kind.LONG, 0, None, "Random part taken from segment.ms; none is taken.", at_least(0)),
@@ -201,6 +217,8 @@ class TopicConfig:
     delete_retention_ms: int = 86400000
     entry_format: str = "kafka"
     flush_messages: int = MAX_LONG
+    local_retention_bytes: int = -2
+    local_retention_ms: int = -2
     max_compaction_lag_ms: int = MAX_LONG
     max_message_bytes: int = 1048588
     message_timestamp_after_max_ms: int = 3600000
@@ -208,6 +226,8 @@ class TopicConfig:
     message_timestamp_type: str = "CreateTime"
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
+    remote_log_copy_disable: bool = False
+    remote_storage_enable: bool = False
     retention_bytes: int = -1
     retention_ms: int = 604800000
     segment_bytes: int = 1 << 30
@@ -217,6 +237,15 @@ class TopicConfig:
     def compacted(self) -> bool:
         """Whether the topic keeps the last record of each key; then every record of Kafka's must have a key."""
         return "compact" in self.cleanup_policy
+
+    @property
+    def local_retention(self) -> tuple[int, int]:
+        """The age in ms and the size past which what is offloaded does not stay here, too; -1 for no bound."""
+        own_ms, own_bytes = self.local_retention_ms, self.local_retention_bytes
+        return (
+            self.retention_ms if own_ms == -2 else own_ms,
+            self.retention_bytes if own_bytes == -2 else own_bytes,
+        )
 
     @property
     def log_append_time(self) -> bool:
@@ -232,6 +261,19 @@ def check_together(config: TopicConfig) -> None:
             f"conflict topic config setting min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({most})"
         )
         raise InvalidConfig(message)
+    if not config.remote_storage_enable:
+        return
+    if config.compacted:
+        raise InvalidConfig("Remote log storage is unsupported for the compacted topics")
+    for unit, own, all_of_it in (
+        ("ms", config.local_retention_ms, config.retention_ms),
+        ("bytes", config.local_retention_bytes, config.retention_bytes),
+    ):
+        if all_of_it != -1 and (own == -1 or own > all_of_it):
+            raise InvalidConfig(
+                f"Invalid value {own} for configuration local.retention.{unit}: Value must not be more than "
+                f"property: retention.{unit} value {all_of_it}"
+            )
 
 
 HONOURED = tuple(each for each in CONFIGS.values() if each.honoured)

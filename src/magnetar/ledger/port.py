@@ -344,6 +344,8 @@ class ManagedLedger(ABC):
 class LedgerEngine(ABC):
     """All managed ledgers of one broker."""
 
+    can_offload: bool = False
+    """Whether it brings ledgers to tiered storage, and reads them there."""
     leases: Leases
     """What readers past the broker need: retention and compaction leave it."""
 
@@ -384,6 +386,13 @@ class LedgerEngine(ABC):
     def tiers(self) -> Tiers | None:
         """Tiered storage as this engine uses it; None for an engine that has none."""
         return None
+
+    def count_tier_cache(self, held: Callable[[int], None], has_room: Callable[[], bool]) -> None:
+        """Have ``held`` be told of each change, in bytes, of what is cached of tiered storage.
+
+        Nothing is read ahead of readers while ``has_room`` says no.
+        """
+        return
 
     async def delete_doomed(self) -> None:
         """Delete from tiered storage what nothing refers to any more; raise ``TierFailed``, and then try again."""

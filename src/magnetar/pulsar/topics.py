@@ -52,6 +52,7 @@ class PulsarTopics:
         )
         self.policies = TopicPolicies(broker)
         self.policies.changed = self._policies_changed
+        broker.offloading.own = lambda topic: self.policies.content(topic.name).get("offloadPolicies") or {}
         self.non_persistent = NonPersistentTopics(broker, self.policies, clock)
         self._open: dict[tuple[bytes, int], PulsarTopic] = {}
         self._opening: Once[tuple[bytes, int], PulsarTopic] = Once()

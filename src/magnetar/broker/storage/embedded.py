@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from magnetar.broker.errors import InvalidConfig
+from magnetar.broker.offload_settings import OffloadSettings
 from magnetar.broker.settings import Settings
 from magnetar.broker.storage.factories import MetadataStoreFactory, StorageEngineFactory
 from magnetar.ledger.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
+from magnetar.ledger.offload.tiers import Tiers, TierSettings
 from magnetar.ledger.port import LedgerEngine
 from magnetar.metadata.lock import DirectoryLock
 from magnetar.metadata.memory import MemoryStore
@@ -46,7 +48,13 @@ class FilesEngines(StorageEngineFactory):
         if isinstance(store, MemoryStore):
             raise InvalidConfig("storage.url=files: keeps ledgers that metadata.url=memory: would forget")
         flush_interval_ms = settings.topics.flush_interval_ms
-        return FilesEngine(held.directory, store, RealDisk(), flush_interval_ms=flush_interval_ms)
+        return FilesEngine(
+            held.directory,
+            store,
+            RealDisk(),
+            flush_interval_ms=flush_interval_ms,
+            make_tiers=lambda: Tiers(tier_settings(settings)),
+        )
 
 
 class MemoryEngines(StorageEngineFactory):
@@ -65,6 +73,19 @@ class MemoryEngines(StorageEngineFactory):
                 "storage.url=memory: forgets its ledgers, so metadata.url must be memory:, too"
             )
         return MemoryEngine(store, root=held.directory)
+
+
+def tier_settings(settings: Settings) -> TierSettings:
+    """Return how tiered storage is used."""
+    said = settings.of(OffloadSettings)
+    return TierSettings(
+        said.managed_ledger_offload_credential_id,
+        said.managed_ledger_offload_credential_secret,
+        said.managed_ledger_offload_read_buffer_size_in_bytes,
+        said.managed_ledger_offload_cache_bytes,
+        upload_threads=said.managed_ledger_offload_max_threads,
+        read_threads=said.managed_ledger_offload_read_threads,
+    )
 
 
 def _bare(setting: str, url: str) -> None:

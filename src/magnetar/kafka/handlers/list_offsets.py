@@ -10,7 +10,7 @@ from magnetar.kafka.handlers.asked import check_epoch, find_partition
 from magnetar.kafka.pace import paced
 from magnetar.kafka.partitions.conversions import batch_of
 from magnetar.kafka.partitions.partition import Partition
-from magnetar.ledger.port import StoredEntry
+from magnetar.ledger.port import ManagedLedger, StoredEntry
 from magnetar.records.batch import PlainRecord, each_record
 from magnetar.records.pulsar_plain import unpacked_bytes
 from magnetar.wire.kafka.errors import ErrorCode
@@ -81,14 +81,43 @@ async def _look_up(row: ListOffsetsPartitionResponse, partition: Partition, time
     log, epochs = partition.log, partition.epochs
     if timestamp == LATEST:
         row.offset, row.leader_epoch = end, epochs.latest
-    elif timestamp in (EARLIEST, EARLIEST_LOCAL):
+    elif timestamp == EARLIEST:
         row.offset, row.leader_epoch = log.log_start_offset, epochs.of(log.log_start_offset)
+    elif timestamp in _OF_TIERS:
+        row.offset = _OF_TIERS[timestamp](log)
+        row.leader_epoch = epochs.of(row.offset) if row.offset >= 0 else -1
     elif timestamp == MAX_TIMESTAMP:
         await _fill(row, partition, await log.find_max_timestamp(), None)
     elif timestamp >= 0:
         await _fill(row, partition, await log.find_by_time(timestamp), timestamp)
-    elif timestamp not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):  # nothing is tiered: those have no offset
+    else:
         row.error_code = ErrorCode.UNSUPPORTED_VERSION
+
+
+def _earliest_local(log: ManagedLedger) -> int:
+    """Return the first offset that lies here, and not in tiered storage alone (KIP-405)."""
+    behind = max((each.last_offset + 1 for each in log.ledgers() if each.offloaded), default=0)
+    return max(log.log_start_offset, behind)
+
+
+def _latest_tiered(log: ManagedLedger) -> int:
+    """Return the last offset that tiered storage has, -1 where it has none (KIP-1005)."""
+    there = (each.last_offset for each in log.ledgers() if each.offload and each.offload.complete)
+    found = max(there, default=-1)
+    return found if found >= log.log_start_offset else -1
+
+
+def _earliest_pending(log: ManagedLedger) -> int:
+    """Return the first offset that is still to go to tiered storage, -1 where nothing does (KIP-1023)."""
+    latest = _latest_tiered(log)
+    return -1 if latest < 0 else latest + 1
+
+
+_OF_TIERS = {
+    EARLIEST_LOCAL: _earliest_local,
+    LATEST_TIERED: _latest_tiered,
+    EARLIEST_PENDING_UPLOAD: _earliest_pending,
+}
 
 
 async def _fill(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker.background import Repeated
 from magnetar.broker.core import Broker
+from magnetar.broker.offload_policies import local_bytes
 from magnetar.broker.once import Once
 from magnetar.broker.slices import sliced
 from magnetar.broker.topic import Topic
@@ -140,7 +141,7 @@ class Partitions:
     async def size_of(self, topic: Topic, index: int) -> int:
         """Return the bytes that a partition takes on disk."""
         ledgers = await self._broker.engine.summaries(topic.name.ledger_name(index))
-        return sum(ledger.size for ledger in ledgers)
+        return local_bytes(ledgers)
 
     async def expire_producers(self) -> None:
         """Forget producers that have been silent for ``producer.id.expiration.ms``; done regularly by itself."""

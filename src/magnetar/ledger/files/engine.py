@@ -77,6 +77,8 @@ def _ledgers_of(cursors: Mapping[str, Stored]) -> list[int]:
 class FilesEngine(LedgerEngine):
     """Managed ledgers in files below ``root``. Clock, disk and threads are handed in, so that a test can own them."""
 
+    can_offload = True
+
     def __init__(
         self,
         root: Path,
@@ -232,6 +234,9 @@ class FilesEngine(LedgerEngine):
     @property
     def tiers(self) -> Tiers:
         return self.shared.tiers
+
+    def count_tier_cache(self, held: Callable[[int], None], has_room: Callable[[], bool]) -> None:
+        self.shared.counts_cache = held, has_room
 
     async def delete_doomed(self) -> None:
         if self.shared.has_doomed:

@@ -79,10 +79,17 @@ class LogReader:
         self._write_gathered()
         found = self._state.open_files.get(summary.ledger_id)
         if found is None:
-            found = await self._shared.open_sealed(summary)
+            found = await self._opened(summary)
             if any(each is summary for each in self._info.ledgers):  # otherwise it may lie elsewhere by now
                 self._state.open_files[summary.ledger_id] = found
         return found
+
+    async def _opened(self, summary: LedgerSummary) -> LedgerFile:
+        if not summary.offloaded:
+            return await self._shared.open_sealed(summary)
+        from magnetar.ledger.files.offloaded import open_offloaded  # most brokers have nothing there
+
+        return await open_offloaded(self._shared, self._shared.tiers, summary)
 
     async def entry(self, position: Position) -> StoredEntry:
         """Do as `ManagedLedger.entry`."""

@@ -72,6 +72,7 @@ class EngineParts:
         self.has_doomed = True
         """Whether there may be objects in tiered storage that are to be deleted; at the start nobody knows."""
         self._make_tiers = make_tiers
+        self.counts_cache: tuple[Callable[[int], None], Callable[[], bool]] | None = None
         self.used_tiers: Tiers | None = None
         """Tiered storage, if anything has needed it."""
         self._on_failed = on_failed
@@ -104,6 +105,8 @@ class EngineParts:
         """Tiered storage; made when somebody first needs it."""
         if self.used_tiers is None:
             self.used_tiers = self._make_tiers()
+            if self.counts_cache is not None:
+                self.used_tiers.cache.held, self.used_tiers.cache.has_room = self.counts_cache
         return self.used_tiers
 
     @property
@@ -121,10 +124,6 @@ class EngineParts:
 
     async def open_sealed(self, summary: LedgerSummary) -> LedgerFile:
         """Return a sealed ledger to read from, its index read, or rebuilt where it is missing or damaged."""
-        if summary.offloaded:
-            from magnetar.ledger.files.offloaded import open_offloaded
-
-            return await open_offloaded(self, self.tiers, summary)
         index = await self.work.in_thread(lambda: sealed_index(self.disk, self.root, summary))
         return self.ledger_file(summary.ledger_id, summary.first_offset, index)
 

@@ -131,8 +131,6 @@ POLICIES = (
         "maxUnackedMessagesPerSubscription", "max_unacked_messages_per_subscription", int, honoured=True
     ),
     NamespacePolicy("compactionThreshold", "compaction_threshold", int, honoured=True),
-    NamespacePolicy("offloadThreshold", "offload_threshold", int, check=_none_but(-1)),
-    NamespacePolicy("offloadPolicies", "offload_policies", dict, check=_none_but({})),
     NamespacePolicy(
         "schemaAutoUpdateCompatibilityStrategy",
         "schema_auto_update_compatibility_strategy",

@@ -81,7 +81,7 @@ def topic_stats(topic: PulsarTopic) -> dict[str, Any]:
         "backlogSize": max((each["backlogSize"] for each in subscriptions.values()), default=0),
         "backlogQuotaLimitSize": topic.limits.size_quota.limit if topic.limits.size_quota else 0,
         "backlogQuotaLimitTime": topic.limits.age_quota.limit if topic.limits.age_quota else 0,
-        "offloadedStorageSize": 0,
+        "offloadedStorageSize": sum(each.size for each in log.ledgers() if is_offloaded(each)),
         "publishers": [publisher_stats(each) for each in topic.producers.by_name.values()],
         "waitingPublishers": topic.producers.waiting,
         "subscriptions": subscriptions,
@@ -194,10 +194,32 @@ def _ledger(ledger: LedgerSummary) -> dict[str, Any]:
         "ledgerId": ledger.ledger_id,
         "entries": ledger.entries,
         "size": ledger.size,
-        "offloaded": False,
+        "offloaded": is_offloaded(ledger),
         "metadata": None,
         "underReplicated": False,
-        "properties": {"firstOffset": str(ledger.first_offset), "lastOffset": str(ledger.last_offset)},
+        "properties": {"firstOffset": str(ledger.first_offset), "lastOffset": str(ledger.last_offset)}
+        | _whereabouts(ledger),
+    }
+
+
+def is_offloaded(ledger: LedgerSummary) -> bool:
+    """Return whether tiered storage has a ledger, as Pulsar tells it: whether it is here as well or not."""
+    return ledger.offload is not None and ledger.offload.complete
+
+
+def _whereabouts(ledger: LedgerSummary) -> dict[str, str]:
+    """Return where a ledger lies, if that is not only here."""
+    offload = ledger.offload
+    if offload is None or not offload.complete:
+        return {}
+    place = {
+        key: value for key, value in offload.place.items() if value and key != "managedLedgerOffloadDriver"
+    }
+    return {
+        "offloadDriver": offload.driver,
+        "offloadUuid": offload.uuid,
+        "offloadPlace": " ".join(f"{key}={value}" for key, value in place.items()),
+        "local": str(not offload.deleted).lower(),
     }
 
 

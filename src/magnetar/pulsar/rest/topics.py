@@ -271,11 +271,6 @@ async def _ended(topic: PulsarTopic) -> dict[str, Any]:
     return place | {"batchIndex": -1, "batchSize": 0}
 
 
-async def not_served(ask: AdminRequest) -> None:
-    """Refuse: this is not served (yet)."""
-    raise RestError(405, f"{ask.path.get('what', 'this')} is not served")
-
-
 async def look_up(ask: AdminRequest) -> dict[str, Any]:
     """Tell which broker serves a topic."""
     services = ask.services
@@ -369,5 +364,4 @@ ROUTES = (
     RestRoute("DELETE", f"{_ROOT}/retention", remove_retention, _TENANT),
     RestRoute("POST", f"{_ROOT}/terminate", terminate, _TENANT),
     RestRoute("POST", f"{_ROOT}/terminate/partitions", terminate_partitions, _TENANT),
-    RestRoute("PUT", f"{_ROOT}/offload", not_served, _TENANT),
 )
