@@ -17,7 +17,7 @@ from magnetar.ledger.files.layout import (
 )
 from magnetar.ledger.files.ledger_file import as_storage_error
 from magnetar.ledger.files.recovery import sealed_index
-from magnetar.ledger.offload.blocks import Block, OffloadedIndex, block_parts, encode_index
+from magnetar.ledger.offload.blocks import DataBlock, OffloadedIndex, block_parts, encode_index
 from magnetar.ledger.offload.objects import (
     CLUSTER_ATTRIBUTE,
     LOG_ATTRIBUTE,
@@ -127,7 +127,7 @@ class LedgerBlocks:
     ) -> bytes:
         made = b"".join(block_parts(first, entries, checksums))
         start = self.index.data_bytes
-        self.index.blocks.append(Block(first, start, start + len(made), own_start, own_start + own_bytes))
+        self.index.blocks.append(DataBlock(first, start, start + len(made), own_start, own_start + own_bytes))
         self.index.data_bytes += len(made)
         self.entry_bytes += sum(map(len, entries))
         return made

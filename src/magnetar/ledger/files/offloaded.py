@@ -20,7 +20,7 @@ from magnetar.ledger.offload.blocks import (
     BLOCK_HEADER_BYTES,
     ENTRY_HEAD,
     PADDING,
-    Block,
+    DataBlock,
     check_block,
     decode_index,
 )
@@ -78,7 +78,7 @@ class OffloadedObjects:
         return whole[begin : begin + size]
 
 
-def frames_of(data: memoryview, block: Block, where: str) -> bytes:
+def frames_of(data: memoryview, block: DataBlock, where: str) -> bytes:
     """Return a block's entries as the ledger's own file held them; raise ``LedgerCorrupt``.
 
     Whether they are what was written is for whoever walks them: each carries its checksum.
@@ -107,7 +107,7 @@ def frames_of(data: memoryview, block: Block, where: str) -> bytes:
     return bytes(made)
 
 
-def _damaged(where: str, block: Block, at: int) -> LedgerCorrupt:
+def _damaged(where: str, block: DataBlock, at: int) -> LedgerCorrupt:
     return LedgerCorrupt(
         f"{where}: the block at byte {block.start} is damaged at byte {block.start + at}", at=block.start + at
     )

@@ -54,7 +54,7 @@ _CRC = struct.Struct(">I")
 _CLOSED, _CRC32C = 3, 3
 
 
-class Block(NamedTuple):
+class DataBlock(NamedTuple):
     """Where one block lies: in the data object, and what it holds of the ledger's own file."""
 
     first_entry: int
@@ -70,7 +70,7 @@ class OffloadedIndex:
 
     ledger_id: int
     data_bytes: int = 0
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[DataBlock] = field(default_factory=list)
     own: bytes = b""
 
 
@@ -86,7 +86,7 @@ def block_parts(first_entry: int, entries: Sequence[Buffer], checksums: Sequence
     return parts
 
 
-def check_block(data: memoryview, block: Block, where: str) -> None:
+def check_block(data: memoryview, block: DataBlock, where: str) -> None:
     """Raise ``LedgerCorrupt`` unless ``data`` begins as this block must."""
     head = _BLOCK_HEAD.unpack_from(data) if len(data) >= BLOCK_HEADER_BYTES else ()
     due = (_BLOCK_MAGIC, BLOCK_HEADER_BYTES, block.end - block.start, block.first_entry)
@@ -110,7 +110,7 @@ def encode_index(index: OffloadedIndex, *, entries: int, length: int, created_ms
     return body + _CRC.pack(crc32c(body))
 
 
-def _edges(blocks: Sequence[Block]) -> list[int]:
+def _edges(blocks: Sequence[DataBlock]) -> list[int]:
     return [block.own_start for block in blocks] + [blocks[-1].own_end if blocks else 0]
 
 
@@ -136,7 +136,7 @@ def decode_index(data: bytes, ledger_id: int, where: str) -> OffloadedIndex:
     ]
     ends = [start for _, _, start in rows[1:]] + [data_bytes]
     blocks = [
-        Block(first, start, end, edges[at], edges[at + 1])
+        DataBlock(first, start, end, edges[at], edges[at + 1])
         for at, ((first, _, start), end) in enumerate(zip(rows, ends, strict=True))
     ]
     return OffloadedIndex(ledger_id, data_bytes, blocks, data[own_at : own_at + own_size])
