@@ -53,7 +53,7 @@ class FilesEngines(StorageEngineFactory):
             store,
             RealDisk(),
             flush_interval_ms=flush_interval_ms,
-            make_tiers=lambda: Tiers(tier_settings(settings)),
+            make_tiers=lambda: make_tiers(settings),
         )
 
 
@@ -75,16 +75,18 @@ class MemoryEngines(StorageEngineFactory):
         return MemoryEngine(store, root=held.directory)
 
 
-def tier_settings(settings: Settings) -> TierSettings:
-    """Return how tiered storage is used."""
+def make_tiers(settings: Settings) -> Tiers:
+    """Return tiered storage as the settings say that it is used."""
     said = settings.of(OffloadSettings)
-    return TierSettings(
-        said.managed_ledger_offload_credential_id,
-        said.managed_ledger_offload_credential_secret,
-        said.managed_ledger_offload_read_buffer_size_in_bytes,
-        said.managed_ledger_offload_cache_bytes,
-        upload_threads=said.managed_ledger_offload_max_threads,
-        read_threads=said.managed_ledger_offload_read_threads,
+    return Tiers(
+        TierSettings(
+            said.managed_ledger_offload_credential_id,
+            said.managed_ledger_offload_credential_secret,
+            said.managed_ledger_offload_read_buffer_size_in_bytes,
+            said.managed_ledger_offload_cache_bytes,
+            upload_threads=said.managed_ledger_offload_max_threads,
+            read_threads=said.managed_ledger_offload_read_threads,
+        )
     )
 
 

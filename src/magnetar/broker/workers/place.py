@@ -56,6 +56,7 @@ class WorkerPlace:
     async def open_storage(self, settings: Settings) -> Storage:
         """Return the store that is kept elsewhere, and an engine with a journal of its own."""
         # Only in a worker: whoever looks after them stays small.
+        from magnetar.broker.storage.embedded import make_tiers
         from magnetar.broker.storage.opening import Storage
         from magnetar.ledger.disk import RealDisk
         from magnetar.ledger.files.engine import FilesEngine
@@ -67,7 +68,14 @@ class WorkerPlace:
         store = await KeeperStore.open(socket.socket(fileno=self.store), alive_s)
         store.session.on_lost.append(_end_at_once)
         flush_interval_ms = settings.topics.flush_interval_ms
-        engine = FilesEngine(root, store, RealDisk(), flush_interval_ms=flush_interval_ms, worker=self.number)
+        engine = FilesEngine(
+            root,
+            store,
+            RealDisk(),
+            flush_interval_ms=flush_interval_ms,
+            worker=self.number,
+            make_tiers=lambda: make_tiers(settings),
+        )
         return Storage(lock, store, engine)
 
     def ownership(self, settings: Settings, store: MetadataStore) -> ClusterOwnership:
