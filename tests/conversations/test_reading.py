@@ -281,6 +281,7 @@ class House:
                 self.connection.conversation._unmute()
             case "leave":
                 self.connection.left(is_reset=False)
+                assert self.connection.conversation._unmuting is None, "nobody waits who has gone"
             case "lose" if not self.is_lost:
                 self.is_lost = True
                 self.socket.closed, self.socket.full = True, False

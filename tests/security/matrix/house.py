@@ -232,7 +232,7 @@ class House:
         kept = tuple(
             (path, node)
             for path, node in self.store.blocking.scan("/")
-            if "red" in path or path.startswith("/magnetar/acls")
+            if "red" in path or path.startswith(("/magnetar/acls", "/magnetar/client-quotas"))
         )
         partitions = self.kafka.services.partitions
         logs = tuple(

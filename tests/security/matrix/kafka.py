@@ -366,6 +366,13 @@ def _init_producer_id(t: Any, way: str, *_: Any) -> Message:
     return t.InitProducerIdRequest(transactional_id="garnish" if way == "transaction" else None)
 
 
+def _alter_quotas(t: Any, *_: Any) -> Any:
+    entity = t.EntityData(entity_type="user", entity_name="somebody")
+    return t.AlterClientQuotasRequest(
+        entries=[t.EntryData(entity=[entity], ops=[t.OpData(key="producer_byte_rate", value=1e9)])]
+    )
+
+
 def _alter_users(t: Any, *_: Any) -> Message:
     new = t.ScramCredentialUpsertion(
         name="red-user", mechanism=1, iterations=4096, salt=b"s", salted_password=b"p"
@@ -478,6 +485,7 @@ _MAKERS: dict[str, Any] = {
         _simple, "ExpireDelegationTokenRequest", hmac=b"x", expiry_time_period_ms=-1
     ),
     "describe_delegation_token": partial(_simple, "DescribeDelegationTokenRequest", owners=None),
+    "alter_client_quotas": _alter_quotas,
     "describe_user_scram_credentials": partial(_simple, "DescribeUserScramCredentialsRequest", users=None),
     "alter_user_scram_credentials": _alter_users,
     "describe_cluster": partial(_simple, "DescribeClusterRequest"),
