@@ -10,8 +10,9 @@ from magnetar.broker.setting import SettingDef, definitions_of
 from magnetar.broker.settings import Settings
 from magnetar.broker.topic_config import CONFIGS, TopicConfigDef
 from magnetar.broker.values import Value, render
+from magnetar.proxy.settings import ProxySettings
 
-DECLARED = Settings().declared
+DECLARED = Settings().with_parts((ProxySettings,)).declared
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
 
 HEAD = """# Configuration

@@ -52,8 +52,11 @@ def load(
     file: Path | None = None,
     overrides: Iterable[str] = (),
     environment: Mapping[str, str] | None = None,
+    parts: Iterable[type] = (),
 ) -> LoadedSettings:
-    """Merge all sources; ``overrides`` are ``NAME=VALUE``. Raise `InvalidConfig` for what cannot be.
+    """Merge all sources; ``overrides`` are ``NAME=VALUE``, ``parts`` of the settings what a broker does not have.
+
+    Raise `InvalidConfig` for what cannot be.
 
     Inside one source the finer of Kafka's three retention settings wins (ms, minutes, hours), as in Kafka.
     """
@@ -61,7 +64,7 @@ def load(
     sources = [] if file is None else [(str(file), read_properties(file))]
     sources.append(("the environment", _from_environment(environment)))
     sources.append(("--set", _from_overrides(overrides)))
-    loaded = _merged(sources, Settings())
+    loaded = _merged(sources, Settings().with_parts(parts))
     if not _is_built_in(loaded.settings):
         from magnetar.broker import handlers  # only now: they bring the whole broker along
         from magnetar.broker.storage import opening

@@ -113,6 +113,22 @@ def broker(
     raise typer.Exit(run(config, set_ or []))
 
 
+@app.command()
+def proxy(
+    config: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="Pulsar's proxy.conf, or our own settings."),
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One setting; repeatable.")
+    ] = None,
+) -> None:
+    """Serve clients that cannot reach a cluster's brokers at one address, in the foreground; SIGTERM ends it."""
+    from magnetar.cli.proxy import run
+
+    raise typer.Exit(run(config, set_ or []))
+
+
 app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
 app.add_typer(txn.app, name="txn")

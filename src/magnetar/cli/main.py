@@ -16,6 +16,8 @@ def run(arguments: Sequence[str]) -> int:
     """Return the exit status: 0 done, 1 failed, 2 the command was not understood."""
     if arguments[:1] == ["standalone"] and not {"-h", "--help"} & set(arguments):
         return _standalone(arguments[1:])
+    if arguments[:1] == ["proxy"] and not {"-h", "--help"} & set(arguments):
+        return _proxy(arguments[1:])
     return _told(list(arguments))
 
 
@@ -43,6 +45,24 @@ def _standalone(arguments: Sequence[str]) -> int:
         None if config is None else Path(config),
         [value for name, value in options if name == "--set"],
         workers=given.get("--workers"),
+    )
+
+
+def _proxy(arguments: Sequence[str]) -> int:
+    """Start a proxy."""
+    import getopt
+
+    try:
+        options, rest = getopt.gnu_getopt(list(arguments), "", ["config=", "set="])
+    except getopt.GetoptError:
+        rest = ["not understood"]
+    if rest:
+        return _told(["proxy", *arguments])
+    config = dict(options).get("--config")
+    from magnetar.cli.proxy import run as serve
+
+    return serve(
+        None if config is None else Path(config), [value for name, value in options if name == "--set"]
     )
 
 

@@ -121,6 +121,10 @@ class AsyncConnection(asyncio.BufferedProtocol):
             return
         if reply and self._transport is not None:
             self._transport.write(reply)
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        """Give the answers that have come to who waits for them."""
         if self._conversation.ready and not self._opened.done():
             self._opened.set_result(None)
         while self._conversation.answers:

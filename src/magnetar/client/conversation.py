@@ -8,7 +8,7 @@ So versions, logging in, framing and the order of answers are known in one place
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from struct import Struct
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -31,6 +31,8 @@ MAX_BYTES = 1 << 30
 _SCRATCH_BYTES = 1 << 16
 _SIZE = Struct(">i")
 _ERROR = Struct(">h")
+_FORWARDED = Struct(">iii")
+_AS_IT_CAME = -1
 #: What to write for one request; long records are parts of their own.
 Parts: TypeAlias = tuple[bytes | memoryview, ...]
 _Opening: TypeAlias = Generator[tuple["Message", int | None], Any, None]
@@ -80,6 +82,21 @@ class Conversation:
             version = self.version_of(type(request), max_version)
         return self._encode(request, version)
 
+    def forward(self, frame: memoryview, *, is_answered: bool = True) -> Parts:
+        """Return what to write for a request that another client wrote: header and body as they came, with a
+        correlation id of this connection. Its answer will be in `answers` as it comes, header and all.
+        """
+        assert self.ready
+        self._correlation = (self._correlation + 1) & 0x7FFFFFFF
+        if is_answered:
+            self._awaited.append((_AS_IT_CAME, 0, self._correlation))
+        return _FORWARDED.pack(len(frame), *_SIZE.unpack_from(frame), self._correlation), frame[8:]
+
+    @property
+    def versions(self) -> Mapping[int, tuple[int, int]]:
+        """The first and last version of each API that the broker serves, once `ready`."""
+        return self._versions
+
     def version_of(self, request: type[Message], max_version: int | None = None) -> int:
         """Return the newest version of an API that both sides know; raise ``ClientError`` if there is none."""
         low, high = self._versions.get(request.API_KEY, (0, -1))
@@ -118,7 +135,7 @@ class Conversation:
         if self._framed < len(self._frame):
             return b""
         frame, self._frame = self._frame.toreadonly(), None
-        return self._receive(frame)
+        return self.receive(frame)
 
     def closed(self) -> BrokerUnreachable:
         """Return what it means that the broker closed the connection now."""
@@ -141,21 +158,23 @@ class Conversation:
                     at = end
                 break
             at = begin + size
-            told += self._receive(memoryview(bytes(memoryview(self._scratch)[begin:at])))
+            told += self.receive(memoryview(bytes(memoryview(self._scratch)[begin:at])))
         self._scratched = end - at
         self._scratch[: self._scratched] = self._scratch[at:end]
         return told
 
-    def _receive(self, frame: memoryview) -> bytes:
+    def receive(self, frame: memoryview) -> bytes:
+        """Take a whole frame, without its size, where the caller cuts them itself; return what to write now."""
         if not self._awaited:
             raise BrokerUnreachable(f"{self.place} answered what nobody asked")
         api_key, version, awaited = self._awaited.popleft()
+        if api_key == _AS_IT_CAME:
+            self._check_correlation(_SIZE.unpack_from(frame)[0], awaited)
+            self.answers.append(frame)
+            return b""
         try:
             correlation, body = decode_response_header(frame, api_key, version)
-            if correlation != awaited:
-                raise BrokerUnreachable(
-                    f"{self.place} answered request {correlation} where {awaited} was due"
-                )
+            self._check_correlation(correlation, awaited)
             if api_key == ApiVersionsRequest.API_KEY and len(body) >= 2:
                 version = _answered_version(body, version)
             answer = response_class(api_key).decode(body, version)
@@ -169,6 +188,10 @@ class Conversation:
         except StopIteration:
             self.ready = True
             return b""
+
+    def _check_correlation(self, correlation: int, awaited: int) -> None:
+        if correlation != awaited:
+            raise BrokerUnreachable(f"{self.place} answered request {correlation} where {awaited} was due")
 
     # How it begins.
 

@@ -22,8 +22,11 @@ _LISTENER = re.compile(
 )
 
 
-def parse_listeners(settings: Settings) -> tuple[Listener, ...]:
-    """Return all listeners that the settings ask for, or raise `InvalidConfig` that names the wrong one."""
+def parse_listeners(settings: Settings, *, passes_logins_on: bool = False) -> tuple[Listener, ...]:
+    """Return all listeners that the settings ask for, or raise `InvalidConfig` that names the wrong one.
+
+    Who passes logins on to brokers need not know by what clients may prove who they are.
+    """
     protocols = _protocol_map(settings.of(KafkaSettings).listener_security_protocol_map)
     controllers = {name.upper() for name in settings.of(KafkaSettings).controller_listener_names}
     served = _endpoints("listeners", settings.of(KafkaSettings).listeners, controllers)
@@ -51,12 +54,13 @@ def parse_listeners(settings: Settings) -> tuple[Listener, ...]:
                 told.get(name) or Endpoint(reachable(bind.host), bind.port),
             ),
             settings,
+            checks_logins=not passes_logins_on,
         )
         for name, bind in served.items()
     )
 
 
-def _secured(listener: Listener, settings: Settings) -> Listener:
+def _secured(listener: Listener, settings: Settings, *, checks_logins: bool) -> Listener:
     """Return the listener with what it asks of its clients; `InvalidConfig` if nobody could meet that."""
     named_sasl = listener.protocol.startswith("SASL_")
     asks = kafka_client_auth(settings.security) if listener.tls else "none"
@@ -65,7 +69,7 @@ def _secured(listener: Listener, settings: Settings) -> Listener:
     everybody = settings.security.authentication_enabled and not settings.security.anonymous_user_role
     certified = asks == "required" and names_certificates(settings.security)
     sasl = named_sasl or (everybody and not certified)
-    if sasl:
+    if sasl and checks_logins:
         _check_mechanisms(listener, settings)
     return replace(listener, sasl=sasl, client_auth=asks)
 

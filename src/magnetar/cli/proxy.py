@@ -1,0 +1,88 @@
+"""``magnetar proxy``: one address in front of a cluster, in the foreground."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from magnetar.broker import logs, setting_sources
+from magnetar.broker.errors import BrokerError, InvalidConfig
+from magnetar.broker.settings import Settings
+from magnetar.proxy.service import ProxyService, ready_line
+from magnetar.proxy.settings import ProxySettings
+
+_log = logging.getLogger("magnetar.proxy")
+
+
+def run(config: Path | None, overrides: Sequence[str]) -> int:
+    """Serve until SIGTERM or SIGINT; give the exit status. Prints one line once clients may connect."""
+    import uvloop
+
+    try:
+        loaded = setting_sources.load(config, overrides, parts=(ProxySettings,))
+    except BrokerError as error:
+        return _complain(error, 2)
+    logs.set_up(loaded.settings.node.log_level, loaded.settings.node.log_format)
+    if warning := loaded.warning():
+        _log.warning(warning)
+    raise_file_limit()
+    try:
+        uvloop.run(_serve(loaded.settings))
+    except InvalidConfig as error:
+        return _complain(error, 2)
+    except (BrokerError, OSError) as error:
+        return _complain(error, 1)
+    return 0
+
+
+async def _serve(settings: Settings) -> None:
+    service = ProxyService(settings)
+    await service.start()
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    print(ready_line(service.served), flush=True)
+    tell_supervisor()
+    await stop.wait()
+    service.close()
+    await asyncio.sleep(0)  # what was written goes out
+
+
+def tell_supervisor() -> None:
+    """Tell systemd that clients may connect (``Type=notify``), where it wants to know."""
+    where = os.environ.get("NOTIFY_SOCKET", "")
+    if not where:
+        return
+    import socket
+
+    address = "\0" + where[1:] if where.startswith("@") else where
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.sendto(b"READY=1", address)
+        except OSError as error:
+            _log.warning("systemd cannot be told that this is ready: %s", error)
+
+
+def _complain(error: Exception, status: int) -> int:
+    print(f"magnetar: {error}", file=sys.stderr)
+    if isinstance(error, InvalidConfig):
+        print(
+            "  -> docs/proxy.md tells of a first proxy, docs/configuration.md of every setting.",
+            file=sys.stderr,
+        )
+    return status
+
+
+def raise_file_limit() -> None:
+    """Let this process open as many files as it is allowed to: each client takes several."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,0 +1,404 @@
+"""All requests but Produce: to whom they go, once more where a broker is the wrong one, and what clients are told.
+
+What was sent is sent again only if it merely asks, or if the broker has refused it as not its own: then it has done
+nothing. Everything else whose outcome nobody knows ends the client's connection, which it understands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from magnetar.broker.memory import Account
+from magnetar.client.errors import BrokerUnreachable, ClientError, NoConnection
+from magnetar.client.forwarding import ForwardingConnection
+from magnetar.kafka.fetch_sessions import FetchSessions
+from magnetar.kafka.handlers import ROUTE_BY_KEY
+from magnetar.kafka.pace import paced
+from magnetar.proxy.figures import RelayFigures
+from magnetar.proxy.kafka.apis import APIS, Api, KeyRows, PartitionRows, Way, versions_of
+from magnetar.proxy.kafka.brokers import NoCoordinator
+from magnetar.proxy.kafka.fetching import MOVED, Fetching, framed, without_leader
+from magnetar.proxy.kafka.request import ProxiedRequest, as_it_came, written
+from magnetar.proxy.kafka.rewriting import REWRITTEN, Place, leaders
+from magnetar.proxy.kafka.routes import Routes, TopicKey
+from magnetar.proxy.kafka.spreading import (
+    codes_in,
+    cut_keys,
+    cut_partitions,
+    join_keys,
+    join_markers,
+    join_partitions,
+    keys_of,
+    partitions_of,
+    topic_key,
+)
+from magnetar.proxy.kafka.upstreams import Upstreams
+from magnetar.records.compression import Buffer
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.header import RequestHeader, decode_response_header
+from magnetar.wire.kafka.messages import ApiKey, request_class, response_class
+from magnetar.wire.kafka.messages.fetch_request import FetchRequest
+from magnetar.wire.kafka.messages.fetch_response import FetchResponse
+from magnetar.wire.kafka.primitives import MAX_REQUEST_ELEMENTS
+
+_APART_BYTES = 64 << 10
+_LONGEST_WAIT_MS = 60_000
+_WITHOUT_END_S = 1e9
+"""Of what waits for others, whose end its client waits for or not."""
+_WAITS_FOR_OTHERS = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
+_AGAIN = frozenset(
+    {
+        ApiKey.LIST_OFFSETS,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        ApiKey.DELETE_RECORDS,
+        ApiKey.DESCRIBE_PRODUCERS,
+        ApiKey.OFFSET_FETCH,
+        ApiKey.DESCRIBE_GROUPS,
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        ApiKey.DESCRIBE_TRANSACTIONS,
+    }
+)
+"""By rows, and as good when done twice."""
+_NO_SESSION = -1
+Answered = Callable[[ProxiedRequest, Sequence[Buffer]], None]
+Failed = Callable[[ProxiedRequest, Exception], None]
+
+
+class Relay:
+    """The requests of one client. ``place`` is what it is told of brokers."""
+
+    def __init__(
+        self,
+        upstreams: Upstreams,
+        place: Place,
+        figures: RelayFigures,
+        sessions: FetchSessions,
+        account: Account,
+        within_s: float,
+    ) -> None:
+        self.upstreams = upstreams
+        self.place = place
+        self.figures = figures
+        self.within_s = within_s
+        self._account = account
+        self._sessions = sessions
+        self._fetching = Fetching(sessions, account, upstreams.connect, upstreams.let_go, within_s)
+
+    @property
+    def routes(self) -> Routes:
+        """Who leads what, as far as is known."""
+        return self.upstreams.brokers.routes
+
+    @property
+    def held_bytes(self) -> int:
+        """Answers that have come and are not asked for yet."""
+        return self._fetching.held_bytes
+
+    def close(self) -> None:
+        """Give up what is asked."""
+        self._fetching.close()
+        self._sessions.forget(self._account)
+
+    async def find_leaders(self, topics: Iterable[TopicKey]) -> None:
+        """Ask who leads the partitions of topics."""
+        self.figures.questions += 1
+        await self.upstreams.brokers.find_leaders(topics, self.routes.changes)
+
+    def moved(self, topic: TopicKey, row: Any, nodes: Sequence[Any]) -> None:
+        """A broker has said of a row that another one leads its partition, and maybe who that is."""
+        self.figures.moved += 1
+        index = row.index if hasattr(row, "index") else row.partition_index
+        hint = row.current_leader
+        if hint is not None and hint.leader_id >= 0 and any(n.node_id == hint.leader_id for n in nodes):
+            self.routes.learn_hint(topic, index, hint, nodes)
+        else:
+            self.routes.forget(topic)
+
+    # -- Fetch of one broker, which most are
+
+    def begin(
+        self, request: ProxiedRequest, frame: memoryview, body: memoryview, answered: Answered, failed: Failed
+    ) -> bool:
+        """Send a Fetch without session whose partitions have one leader as it came; otherwise do nothing."""
+        if request.header.api_key != ApiKey.FETCH or len(frame) > _APART_BYTES or not self._fetching.is_idle:
+            return False
+        fetch = FetchRequest.decode(body, request.header.api_version)
+        if fetch.session_epoch != _NO_SESSION or fetch.session_id:
+            return False
+        owner: int | None = None
+        routes = self.routes
+        for topic, index in partitions_of(_partition_rows(APIS[ApiKey.FETCH].asked), fetch):
+            leader = routes.leader(topic, index)
+            if leader is None or owner not in (None, leader):
+                return False
+            owner = leader
+        connection = None if owner is None else self.upstreams.ready(owner)
+        if connection is None:
+            return False
+        wait_s = min(max(fetch.max_wait_ms, 0), _LONGEST_WAIT_MS) / 1000
+        told = partial(self._fetched, request, fetch, answered, failed)
+        connection.forward(frame, told, within_s=self.within_s + wait_s)
+        return True
+
+    def _fetched(
+        self,
+        request: ProxiedRequest,
+        fetch: FetchRequest,
+        answered: Answered,
+        failed: Failed,
+        frame: memoryview | None,
+        error: ClientError | None,
+    ) -> None:
+        header = request.header
+        if frame is None:
+            self.figures.broken += 1
+            for topic, _ in partitions_of(_partition_rows(APIS[ApiKey.FETCH].asked), fetch):
+                self.routes.forget(topic)
+            answered(request, written(header, without_leader(fetch)))
+            return
+        try:
+            _, body = decode_response_header(frame, ApiKey.FETCH, header.api_version)
+            answer = FetchResponse.decode(body, header.api_version)
+            has_moved = False
+            for told in answer.responses:
+                for row in told.partitions:
+                    if row.error_code in MOVED:
+                        has_moved = True
+                        key = topic_key(_partition_rows(APIS[ApiKey.FETCH].answered), told)
+                        self.moved(key, row, answer.node_endpoints)
+            if has_moved:
+                leaders(answer, self.place)
+                answered(request, written(header, answer))
+            else:
+                answered(request, as_it_came(header, frame))
+        except Exception as failure:
+            failed(request, failure)
+
+    # -- everything else
+
+    async def answer(self, header: RequestHeader, frame: memoryview, body: memoryview) -> Sequence[Buffer]:
+        """Return the parts of a request's answer. Raises `ClientError` where there can be none."""
+        api = APIS[header.api_key]
+        if header.api_key == ApiKey.API_VERSIONS:
+            return await self._api_versions(header, frame)
+        if header.api_key == ApiKey.FETCH:
+            request = await self._decoded(request_class(ApiKey.FETCH), body, header)
+            fetched = await self._fetching.fetch(request, header, self.routes, self.find_leaders)
+            return written(header, fetched)
+        if api.way is Way.ANY:
+            return await self._passed(header, frame, self._anybody)
+        if api.way is Way.CONTROLLER:
+            return await self._passed(header, frame, self._controller)
+        if api.way is Way.EVERY:
+            return await self._every(header, frame, api)
+        request = await self._decoded(request_class(header.api_key), body, header)
+        if api.way is Way.COORDINATOR or header.api_version < api.rows_from:
+            key = getattr(request, api.key)
+            if key is None:
+                return await self._passed(header, frame, self._anybody)
+            return await self._passed(header, frame, partial(self._coordinator, api.kind, key))
+        return await self._by_rows(header, frame, request, api)
+
+    async def _anybody(self, again: bool) -> int | None:
+        if again:
+            await self.upstreams.brokers.find_nodes()
+        return None
+
+    async def _controller(self, again: bool) -> int | None:
+        if again or self.routes.controller not in self.routes.nodes:
+            await self.upstreams.brokers.find_nodes()
+        controller = self.routes.controller
+        return controller if controller in self.routes.nodes else None
+
+    async def _coordinator(self, kind: int, key: str, again: bool) -> int | None:
+        if again:
+            self.routes.forget_coordinator(kind, key)
+        try:
+            return await self.upstreams.brokers.find_coordinator(kind, key)
+        except NoCoordinator:
+            return None  # whoever is asked says so in the words of this API
+
+    async def _passed(
+        self, header: RequestHeader, frame: memoryview, choose: Callable[[bool], Awaitable[int | None]]
+    ) -> Sequence[Buffer]:
+        """Pass a request on to one broker; once more if that is not there, or not the right one."""
+        api = APIS[header.api_key]
+        looks = header.api_key in REWRITTEN or api.way is not Way.ANY
+        for again in (False, True):
+            found = await self._try(header, frame, await choose(again), may_fail=not again)
+            if found is None:
+                continue
+            if not looks:
+                return as_it_came(header, found)
+            answer = await self._read(found, header)
+            if not again and any(code in _ELSEWHERE for code in codes_in(answer)):
+                self.figures.moved += 1
+                continue
+            return await self._retold(header, found, answer)
+        raise AssertionError
+
+    async def _try(
+        self, header: RequestHeader, frame: memoryview, node: int | None, *, may_fail: bool
+    ) -> memoryview | None:
+        """Return a broker's answer; None if there is none, and the request may be sent again."""
+        try:
+            connection = await self.upstreams.reach(node)
+        except NoConnection:
+            if may_fail:
+                return None  # nothing was sent
+            raise
+        try:
+            return await self._asked(connection, frame, header)
+        except BrokerUnreachable:
+            self.figures.broken += 1
+            if may_fail and ROUTE_BY_KEY[header.api_key].asks:
+                return None
+            raise
+
+    async def _asked(
+        self, connection: ForwardingConnection, frame: memoryview, header: RequestHeader
+    ) -> memoryview:
+        answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+
+        def told(frame: memoryview | None, error: ClientError | None) -> None:
+            if answer.done():
+                return
+            if frame is not None:
+                answer.set_result(frame)
+            else:
+                assert error is not None
+                answer.set_exception(error)
+
+        within_s = _WITHOUT_END_S if header.api_key in _WAITS_FOR_OTHERS else self.within_s
+        connection.forward(frame, told, within_s=within_s)
+        return await answer
+
+    # -- rows
+
+    async def _by_rows(
+        self, header: RequestHeader, frame: memoryview, request: Any, api: Api
+    ) -> Sequence[Buffer]:
+        """Ask each broker for its rows; once more for all of them if some were not its own and that does no harm."""
+        for again in (False, True):
+            parts = await self._cut(request, api, again=again)
+            if len(parts) == 1:
+                frames = dict.fromkeys(parts, frame)
+            else:
+                frames = {owner: framed(header, part) for owner, part in parts.items()}
+            may_ask_again = not again and header.api_key in _AGAIN
+            found = await asyncio.gather(
+                *(self._try(header, each, owner, may_fail=may_ask_again) for owner, each in frames.items())
+            )
+            there = [each for each in found if each is not None]
+            if len(there) < len(found):
+                continue
+            answers = [await self._read(each, header) for each in there]
+            if may_ask_again and any(code in _ELSEWHERE for each in answers for code in codes_in(each)):
+                self.figures.moved += 1
+                continue
+            if len(answers) == 1:
+                return as_it_came(header, there[0])
+            if header.api_key == ApiKey.WRITE_TXN_MARKERS:
+                return written(header, join_markers(answers))
+            if isinstance(api.answered, PartitionRows):
+                return written(header, join_partitions(api.answered, answers))
+            return written(header, join_keys(_key_rows(api.answered), answers))
+        raise AssertionError
+
+    async def _cut(self, request: Any, api: Api, *, again: bool) -> dict[int | None, Any]:
+        routes = self.routes
+        if isinstance(api.asked, PartitionRows):
+            rows = list(partitions_of(api.asked, request))
+            unknown = {topic for topic, index in rows if again or not routes.knows(topic, index)}
+            if again:
+                for topic in unknown:
+                    routes.forget(topic)
+            if unknown:
+                await self.find_leaders(unknown)
+            return cut_partitions(api.asked, request, routes.leader) or {None: request}
+        asked = _key_rows(api.asked)
+        owners = {key: await self._coordinator(api.kind, key, again) for key in keys_of(asked, request)}
+        return cut_keys(asked, request, owners.__getitem__) or {None: request}
+
+    async def _every(self, header: RequestHeader, frame: memoryview, api: Api) -> Sequence[Buffer]:
+        await self.upstreams.brokers.find_nodes()
+        found = await asyncio.gather(
+            *(self._try(header, frame, node, may_fail=False) for node in tuple(self.routes.nodes))
+        )
+        answers = [await self._read(each, header) for each in found if each is not None]
+        return written(header, join_keys(_key_rows(api.answered), answers))
+
+    # -- answers
+
+    async def _api_versions(self, header: RequestHeader, frame: memoryview) -> Sequence[Buffer]:
+        connection = await self.upstreams.reach(None)
+        return api_versions_told(header, await self._asked(connection, frame, header))
+
+    async def _retold(self, header: RequestHeader, found: memoryview, answer: Any) -> Sequence[Buffer]:
+        """Return an answer as clients of the proxy are told it; what it says of brokers is kept."""
+        tell = REWRITTEN.get(header.api_key)
+        if tell is None:
+            return as_it_came(header, found)
+        if header.api_key == ApiKey.METADATA:
+            await self._learn(answer)
+        elif header.api_key == ApiKey.DESCRIBE_CLUSTER:
+            self.routes.learn_cluster(answer)
+        if len(found) <= _APART_BYTES:
+            tell(answer, self.place)
+            return written(header, answer)
+
+        def retold() -> Sequence[Buffer]:
+            tell(answer, self.place)
+            return written(header, answer)
+
+        return await asyncio.get_running_loop().run_in_executor(None, retold)
+
+    async def _learn(self, answer: Any) -> None:
+        topics, answer.topics = answer.topics, []
+        self.routes.learn(answer)
+        async for topic in paced(topics):
+            self.routes.learn_topic(topic)
+        answer.topics = topics
+
+    async def _read(self, frame: memoryview, header: RequestHeader) -> Any:
+        _, body = decode_response_header(frame, header.api_key, header.api_version)
+        return await self._decoded(response_class(header.api_key), body, header)
+
+    async def _decoded(self, message: Any, body: memoryview, header: RequestHeader) -> Any:
+        decode = partial(message.decode, body, header.api_version, max_elements=MAX_REQUEST_ELEMENTS)
+        if len(body) <= _APART_BYTES:
+            return decode()
+        return await asyncio.get_running_loop().run_in_executor(None, decode)
+
+
+def api_versions_told(header: RequestHeader, frame: memoryview) -> Sequence[Buffer]:
+    """Return a broker's ApiVersions with those that pass through the proxy."""
+    _, body = decode_response_header(frame, header.api_key, header.api_version)
+    answer: Any = response_class(ApiKey.API_VERSIONS).decode(body, header.api_version)
+    kept = []
+    for each in answer.api_keys:
+        ours = versions_of(each.api_key)
+        if ours and each.min_version <= ours[-1] and each.max_version >= ours[0]:
+            each.min_version = max(each.min_version, ours[0])
+            each.max_version = min(each.max_version, ours[-1])
+            kept.append(each)
+    answer.api_keys = kept
+    return written(header, answer)
+
+
+_ELSEWHERE = frozenset(
+    {ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER}
+)
+
+
+def _partition_rows(rows: Any) -> PartitionRows:
+    assert isinstance(rows, PartitionRows)
+    return rows
+
+
+def _key_rows(rows: Any) -> KeyRows:
+    assert isinstance(rows, KeyRows)
+    return rows

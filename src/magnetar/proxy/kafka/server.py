@@ -1,0 +1,262 @@
+"""The sockets of the proxy's Kafka side: each feeds a `ProxiedClient`, and all of them share one budget."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from magnetar.broker.connections import Connections
+from magnetar.broker.listeners import Listener
+from magnetar.broker.memory import MIN_BYTES, Account, MemoryBudget
+from magnetar.broker.settings import Settings
+from magnetar.broker.writing import write_parts
+from magnetar.kafka.fetch_sessions import ROW_BYTES, FetchSessions
+from magnetar.kafka.reading import Reading, ReadingState
+from magnetar.kafka.settings import KafkaSettings
+from magnetar.proxy.figures import RelayFigures
+from magnetar.proxy.kafka.brokers import Brokers, name_of
+from magnetar.proxy.kafka.client import ProxiedClient
+from magnetar.proxy.kafka.login import ProxyLogin, plain_security
+from magnetar.proxy.kafka.relay import Relay
+from magnetar.proxy.kafka.rewriting import Place
+from magnetar.proxy.kafka.upstreams import Upstreams
+from magnetar.proxy.settings import ProxySettings
+from magnetar.records.compression import Buffer
+from magnetar.wire.kafka.frames import KafkaFrameReader, scratch_buffer
+
+_WRITE_HIGH_BYTES = 64 << 10
+_SESSIONS_PART = 4
+_LOOK_S = 1.0
+_STUCK_S = 30.0
+
+
+class KafkaProxy:
+    """All of Kafka's clients of one proxy."""
+
+    def __init__(
+        self, settings: Settings, memory: MemoryBudget, connections: Connections, figures: RelayFigures
+    ) -> None:
+        self.settings = settings
+        self.memory = memory
+        self.counted = connections
+        self.figures = figures
+        self.clients: set[ProxiedSocket] = set()
+        self.scratch = scratch_buffer()
+        own = settings.of(ProxySettings)
+        self._own = own
+        self.brokers = Brokers(
+            [_address(each) for each in own.proxy_bootstrap_servers],
+            plain_security(
+                own.proxy_broker_tls_enabled,
+                own.broker_client_trust_certs_file_path,
+                own.broker_client_certificate_file_path,
+                own.broker_client_key_file_path,
+                any_name=not own.tls_hostname_verification_enabled,
+            ),
+            connect_s=own.proxy_connect_timeout_ms / 1000,
+            request_s=own.proxy_request_timeout_ms / 1000,
+            idle=own.proxy_idle_connections,
+            opened=self._opened,
+        )
+        """As who is nobody in particular sees them."""
+        self._named: dict[bytes, Brokers] = {}
+        self._sessions = FetchSessions(
+            settings.of(KafkaSettings).max_incremental_fetch_session_cache_slots,
+            settings.connections.memory_requests_bytes // _SESSIONS_PART // ROW_BYTES,
+            memory.account(lambda: None, known=True),
+        )
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begin to look for brokers and clients that do not go on."""
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(_LOOK_S, self._look_around)
+
+    def _look_around(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        longest = self.settings.connections.connections_max_idle_ms / 1000
+        for each in list(self.clients):
+            each.client.upstreams.look(now)
+            if longest > 0 and now - each.last_heard > longest:
+                each.give_up("it was idle for too long")
+            elif self.memory.is_short and each.is_stuck(now - _STUCK_S):
+                each.give_up("others wait for the memory that it holds, and it does not go on")
+        for name, brokers in list(self._named.items()):
+            brokers.look(now)
+            if not brokers.clients and not brokers.is_used:
+                brokers.close()
+                del self._named[name]
+        self.brokers.look(now)
+        self._timer = loop.call_later(_LOOK_S, self._look_around)
+
+    def named(self, mechanism: str, said: Sequence[bytes]) -> Brokers:
+        """Return the brokers as who has said this sees them: one for all who say the same."""
+        name = name_of(mechanism, said)
+        found = self._named.get(name)
+        if found is None:
+            found = self._named[name] = self.brokers.named(self.brokers.renamed(mechanism, said))
+        return found
+
+    def client(self, socket: ProxiedSocket, listener: Listener, peer: str, reading: Reading) -> ProxiedClient:
+        """Return what goes on with a new client."""
+        upstreams = Upstreams(None if listener.sasl else self.brokers)
+        login = ProxyLogin(self.brokers, self.named, upstreams) if listener.sasl else None
+        place = Place(self._own.proxy_node_id, listener.advertised.host, listener.advertised.port)
+        return ProxiedClient(
+            upstreams,
+            login,
+            lambda client: Relay(
+                upstreams, place, self.figures, self._sessions, client.account, self.brokers.request_s
+            ),
+            peer,
+            socket.frames,
+            socket.send,
+            socket.end,
+            socket.account,
+            reading.look,
+            self.settings.of(KafkaSettings).socket_request_max_bytes,
+        )
+
+    def connection(self, listener: Listener) -> ProxiedSocket:
+        """Return what talks to one client."""
+        return ProxiedSocket(self, listener)
+
+    def _opened(self, connection: object) -> None:
+        self.figures.connections += 1
+
+    def close(self) -> None:
+        """Let every client and every broker go."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for each in list(self.clients):
+            each.client.close()
+        for brokers in (self.brokers, *self._named.values()):
+            brokers.close()
+
+
+class ProxiedSocket(asyncio.BufferedProtocol):
+    """One client's socket."""
+
+    def __init__(self, proxy: KafkaProxy, listener: Listener) -> None:
+        self._proxy = proxy
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        settings = proxy.settings.of(KafkaSettings)
+        self.frames = KafkaFrameReader(settings.sasl_server_max_receive_size, proxy.scratch)
+        self._transport: Any = None
+        self._is_lost = False
+        self._is_full = False
+        self._unsent = 0
+        self._went_on_at = self.last_heard = 0.0
+        self._peer = ""
+        self._reading: Reading
+        self.account: Account
+        self.client: ProxiedClient
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        self._peer = str(peer[0]) if isinstance(peer, tuple) else "local"
+        proxy = self._proxy
+        self.account = proxy.memory.account(self._resumed, known=not self._listener.sasl)
+        queued = proxy.settings.of(KafkaSettings).queued_max_requests
+        self._reading = Reading(queued, self.account.may_take_more, self._switch)
+        self.client = proxy.client(self, self._listener, self._peer, self._reading)
+        self.last_heard = self._went_on_at = self._loop.time()
+        proxy.clients.add(self)
+        self._transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
+        if not proxy.counted.came(self._peer):
+            self.client.refuse("too many connections")
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self.frames.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.frames.buffer_updated(nbytes)
+        self.last_heard = self._loop.time()
+        if self.frames.waiting:
+            self._went_on_at = self.last_heard
+        self.client.go_on()
+
+    def _resumed(self) -> None:
+        """There is room again, for what comes from the client and from brokers."""
+        if not self.client.has_ended:
+            self.client.upstreams.read(True)
+        self.client.go_on()
+
+    def _switch(self, on: bool) -> None:
+        if self._transport.is_closing():
+            return
+        if on:
+            self._transport.resume_reading()
+        else:
+            self._went_on_at = self._loop.time()
+            self._transport.pause_reading()
+
+    def send(self, parts: Sequence[Buffer]) -> None:
+        """Write answers to the client."""
+        if self._is_lost:
+            return
+        write_parts(self._transport, parts, whole=self._listener.tls)
+        self.last_heard = self._loop.time()
+        if self._is_full:
+            self._count_unsent()
+
+    def _count_unsent(self) -> None:
+        unsent = self._transport.get_write_buffer_size() if self._is_full else 0
+        counted, self._unsent = self._unsent, unsent
+        self.account.charge(unsent - counted)
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+        self._went_on_at = self._loop.time()
+        self._count_unsent()
+        self.client.pause()
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        self._count_unsent()
+        self.client.resume()
+
+    def is_stuck(self, since: float) -> bool:
+        """Whether it holds much, and for so long it is the client that does not go on."""
+        is_read = self._reading.state is ReadingState.READING
+        waits = self._is_full or (is_read and self.frames.is_amid_frame)
+        return waits and self._went_on_at < since and self.account.held_bytes > MIN_BYTES
+
+    def eof_received(self) -> None:
+        return None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_lost = True
+        self._reading.end()
+        self._proxy.counted.left(self._peer)
+        self._loop.call_soon(self._take_leave)
+
+    def _take_leave(self) -> None:
+        self.client.hang_up()
+        self._close_account()
+
+    def end(self) -> None:
+        """Close it."""
+        self._reading.end()
+        self._transport.close()
+        self._close_account()
+
+    def _close_account(self) -> None:
+        if self._is_lost and self.client.has_ended:
+            self._proxy.clients.discard(self)
+            self.frames.close()
+            self.account.close()
+
+    def give_up(self, why: str) -> None:
+        """End it whether or not the client takes what it was to be sent."""
+        self.client.refuse(why)
+        self._transport.abort()
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.strip().rpartition(":")
+    return host.strip("[]"), int(port)

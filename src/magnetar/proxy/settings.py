@@ -1,0 +1,59 @@
+"""The settings of ``magnetar proxy``. Listeners, TLS, limits of connections and of memory are those of brokers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from magnetar.broker.setting import HandlerSettings, setting
+from magnetar.broker.values import Kind, at_least
+
+
+@dataclass(frozen=True, slots=True)
+class ProxySettings(HandlerSettings):
+    """The proxy, which is `magnetar proxy`."""
+
+    proxy_bootstrap_servers: tuple[str, ...] = setting(
+        (),
+        Kind.LIST,
+        "Where Kafka's protocol of some brokers is reached, HOST:PORT each; empty if Kafka's clients are not served.",
+    )
+    proxy_node_id: int = setting(
+        0, Kind.INT, "Number of the only broker that Kafka's clients see.", rule=at_least(0)
+    )
+    proxy_broker_tls_enabled: bool = setting(
+        False,
+        Kind.BOOLEAN,
+        "Whether brokers are spoken to in TLS, by Kafka's protocol.",
+        pulsar=("tlsEnabledWithBroker",),
+    )
+    broker_client_trust_certs_file_path: str = setting(
+        "", Kind.STRING, "PEM file of who may vouch for brokers; empty for those that the system trusts."
+    )
+    broker_client_certificate_file_path: str = setting(
+        "", Kind.STRING, "PEM file of the certificate that is shown to brokers; empty for none."
+    )
+    broker_client_key_file_path: str = setting("", Kind.STRING, "PEM file of that certificate's key.")
+    tls_hostname_verification_enabled: bool = setting(
+        True, Kind.BOOLEAN, "Whether a broker's certificate must be of the name that it is reached by."
+    )
+    proxy_connect_timeout_ms: int = setting(
+        10_000,
+        Kind.INT,
+        "How long a broker may take to be connected to.",
+        unit="ms",
+        rule=at_least(1),
+        pulsar=("brokerProxyConnectTimeoutMs",),
+    )
+    proxy_request_timeout_ms: int = setting(
+        60_000,
+        Kind.INT,
+        "How long a broker may take to answer, beyond what the request itself asks to wait; then it counts as gone.",
+        unit="ms",
+        rule=at_least(1),
+    )
+    proxy_idle_connections: int = setting(
+        8,
+        Kind.INT,
+        "Connections to one broker that are kept for the next client with the same name and password, or with none.",
+        rule=at_least(0),
+    )

@@ -1,0 +1,67 @@
+"""The proxy's table of contents: every API that brokers serve is in it, and says where its rows really are."""
+
+from __future__ import annotations
+
+import pytest
+
+from magnetar.kafka.handlers import ROUTE_BY_KEY
+from magnetar.proxy.kafka.apis import APIS, NOT_PASSED, KeyRows, PartitionRows, Way, versions_of
+from magnetar.proxy.kafka.rewriting import REWRITTEN
+from magnetar.wire.kafka.messages import API_KEYS, ApiKey, request_class, response_class
+
+
+def test_every_api_that_is_served_goes_somewhere() -> None:
+    assert APIS.keys() == ROUTE_BY_KEY.keys() - NOT_PASSED.keys()
+    assert not APIS.keys() & NOT_PASSED.keys()
+
+
+@pytest.mark.parametrize("key", sorted(APIS), ids=lambda key: API_KEYS[key][0])
+def test_versions_are_those_of_brokers(key: int) -> None:
+    served = ROUTE_BY_KEY[key].versions
+    assert versions_of(key)[-1] == served[-1]
+    assert versions_of(key)[0] == (1 if key == ApiKey.SASL_HANDSHAKE else served[0])
+
+
+def test_an_unknown_api_has_no_versions() -> None:
+    assert not versions_of(999)
+    assert not versions_of(ApiKey.SHARE_FETCH)
+
+
+@pytest.mark.parametrize("key", sorted(APIS), ids=lambda key: API_KEYS[key][0])
+def test_rows_and_keys_are_fields_of_the_messages(key: int) -> None:
+    api = APIS[key]
+    for message, rows in ((request_class(key), api.asked), (response_class(key), api.answered)):
+        if isinstance(rows, KeyRows):
+            assert rows.rows in message.__slots__
+        if isinstance(rows, PartitionRows):
+            assert rows.topics.partition(".")[0] in message.__slots__
+    if api.key:
+        assert api.key in request_class(key).__slots__
+    if api.way is Way.COORDINATOR:
+        assert api.key
+    if api.way in (Way.COORDINATORS, Way.EVERY):
+        assert isinstance(api.answered, KeyRows)
+
+
+def test_answers_that_name_brokers_are_told_in_other_words() -> None:
+    """What has a field for a broker's place or number is rewritten, or is known to need none."""
+    told = {"node_id", "leader_id", "controller_id", "broker_id", "host", "node_endpoints"}
+    naming = {
+        key
+        for key in APIS
+        if told & {name for row in _classes_of(response_class(key)) for name in row.__slots__}
+    }
+    assert naming - REWRITTEN.keys() == set(_NAME_OTHERS)
+
+
+_NAME_OTHERS = {ApiKey.DESCRIBE_ACLS: "of clients", ApiKey.DELETE_ACLS: "of clients"}
+"""Answers with such a field that is no broker's, and whose it is."""
+
+
+def _classes_of(message: type) -> list[type]:
+    import sys
+
+    from magnetar.wire.kafka.message import Record
+
+    module = sys.modules[message.__module__]
+    return [each for each in vars(module).values() if isinstance(each, type) and issubclass(each, Record)]
