@@ -14,6 +14,7 @@ from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.listeners import CannotListen, Listener
 from magnetar.broker.memory import MemoryBudget
 from magnetar.broker.settings import Settings
+from magnetar.client.security import ClientSecurity
 from magnetar.proxy.figures import ProxyFigures
 from magnetar.proxy.settings import ProxySettings
 
@@ -44,8 +45,13 @@ class ProxyService:
         try:
             if own.proxy_bootstrap_servers:
                 await self._serve_kafka()
+            if own.broker_service_url:
+                await self._serve_pulsar()
             if not self.served:
-                raise InvalidConfig("a proxy needs to know brokers: set proxy.bootstrap.servers")
+                raise InvalidConfig(
+                    "a proxy needs to know brokers: set proxy.bootstrap.servers, broker.service.url or both"
+                )
+            await self._serve_http()
         except BaseException:
             self.close()
             raise
@@ -54,7 +60,7 @@ class ProxyService:
         from magnetar.kafka.listeners import parse_listeners
         from magnetar.proxy.kafka.server import KafkaProxy
 
-        proxy = KafkaProxy(self.settings, self.memory, self.connections, self.figures.kafka)
+        proxy = KafkaProxy(self.settings, self._security(), self.memory, self.connections, self.figures.kafka)
         proxy.start()
         self._close.append(proxy.close)
         listeners = [
@@ -62,6 +68,49 @@ class ProxyService:
             for each in parse_listeners(self.settings, passes_logins_on=True)
         ]
         await self._listen("kafka", listeners, proxy.connection)
+
+    async def _serve_pulsar(self) -> None:
+        from magnetar.broker.url_listeners import with_tls
+        from magnetar.proxy.pulsar.server import PulsarProxy
+        from magnetar.pulsar.listeners import parse_pulsar_listeners
+
+        try:
+            proxy = PulsarProxy(
+                self.settings, self.memory, self.connections, self.figures.pulsar, self._security().context
+            )
+        except ValueError as error:
+            raise InvalidConfig(f"Invalid value for configuration broker.service.url: {error}") from None
+        self._close.append(proxy.close)
+        listeners = with_tls(parse_pulsar_listeners(self.settings), self.settings)
+        await self._listen("pulsar", listeners, proxy.connection)
+
+    async def _serve_http(self) -> None:
+        served = self.settings.value("http_listeners")
+        assert isinstance(served, tuple)
+        if not served:
+            return
+        from magnetar.broker.url_listeners import HTTP, url_listeners, with_tls
+        from magnetar.proxy.web import WebProxy
+
+        try:
+            proxy = WebProxy(self.settings.of(ProxySettings), self.memory, self.connections, self.figures)
+        except ValueError as error:
+            raise InvalidConfig(f"Invalid value for configuration broker.web.service.url: {error}") from None
+        self._close.append(proxy.close)
+        told = self.settings.value("http_advertised_listeners")
+        assert isinstance(told, tuple)
+        listeners = with_tls(url_listeners("http", served, told, HTTP, self.settings), self.settings)
+        await self._listen("http", listeners, proxy.connection)
+
+    def _security(self) -> ClientSecurity:
+        own = self.settings.of(ProxySettings)
+        return ClientSecurity(
+            tls=own.proxy_broker_tls_enabled,
+            trusted=own.broker_client_trust_certs_file_path or None,
+            certificate=own.broker_client_certificate_file_path or None,
+            key=own.broker_client_key_file_path or None,
+            any_name=not own.tls_hostname_verification_enabled,
+        )
 
     async def _listen(
         self,

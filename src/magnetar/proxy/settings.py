@@ -17,6 +17,19 @@ class ProxySettings(HandlerSettings):
         Kind.LIST,
         "Where Kafka's protocol of some brokers is reached, HOST:PORT each; empty if Kafka's clients are not served.",
     )
+    broker_service_url: str = setting(
+        "",
+        Kind.STRING,
+        "Where Pulsar's protocol of some brokers is reached, pulsar://HOST:PORT or pulsar+ssl://HOST:PORT, further "
+        "ones behind commas; empty if Pulsar's clients are not served.",
+        pulsar=("brokerServiceURLTLS",),
+    )
+    broker_web_service_url: str = setting(
+        "",
+        Kind.STRING,
+        "Where the admin REST of some brokers is reached, http://HOST:PORT, further ones behind commas; empty if "
+        "it is not passed on.",
+    )
     proxy_node_id: int = setting(
         0, Kind.INT, "Number of the only broker that Kafka's clients see.", rule=at_least(0)
     )
@@ -35,6 +48,15 @@ class ProxySettings(HandlerSettings):
     broker_client_key_file_path: str = setting("", Kind.STRING, "PEM file of that certificate's key.")
     tls_hostname_verification_enabled: bool = setting(
         True, Kind.BOOLEAN, "Whether a broker's certificate must be of the name that it is reached by."
+    )
+    broker_proxy_allowed_host_names: tuple[str, ...] = setting(
+        (),
+        Kind.LIST,
+        "Hosts of brokers that Pulsar's clients may ask to be connected to, `*` standing for any part of a name. "
+        "Brokers that were named to a client in an answer to its lookup are always allowed, and no others.",
+    )
+    broker_proxy_allowed_target_ports: tuple[str, ...] = setting(
+        ("6650", "6651"), Kind.LIST, "Ports of the brokers that are allowed by their host; `*` is any."
     )
     proxy_connect_timeout_ms: int = setting(
         10_000,

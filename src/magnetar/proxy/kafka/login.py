@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from magnetar.client.errors import ClientError
 from magnetar.client.forwarding import ForwardingConnection
-from magnetar.client.security import ClientSecurity
 from magnetar.proxy.kafka.brokers import Brokers
 from magnetar.proxy.kafka.relay import api_versions_told
 from magnetar.proxy.kafka.request import as_it_came, written
@@ -125,14 +124,3 @@ class ProxyLogin:
 
         self._connection.forward(frame, told, within_s=self._strangers.request_s)
         return await answer
-
-
-def plain_security(tls: bool, trusted: str, certificate: str, key: str, *, any_name: bool) -> ClientSecurity:
-    """Return how brokers are connected to by who is nobody in particular."""
-    return ClientSecurity(
-        tls=tls,
-        trusted=trusted or None,
-        certificate=certificate or None,
-        key=key or None,
-        any_name=any_name,
-    )

@@ -11,13 +11,14 @@ from magnetar.broker.listeners import Listener
 from magnetar.broker.memory import MIN_BYTES, Account, MemoryBudget
 from magnetar.broker.settings import Settings
 from magnetar.broker.writing import write_parts
+from magnetar.client.security import ClientSecurity
 from magnetar.kafka.fetch_sessions import ROW_BYTES, FetchSessions
 from magnetar.kafka.reading import Reading, ReadingState
 from magnetar.kafka.settings import KafkaSettings
 from magnetar.proxy.figures import RelayFigures
 from magnetar.proxy.kafka.brokers import Brokers, name_of
 from magnetar.proxy.kafka.client import ProxiedClient
-from magnetar.proxy.kafka.login import ProxyLogin, plain_security
+from magnetar.proxy.kafka.login import ProxyLogin
 from magnetar.proxy.kafka.relay import Relay
 from magnetar.proxy.kafka.rewriting import Place
 from magnetar.proxy.kafka.upstreams import Upstreams
@@ -35,8 +36,14 @@ class KafkaProxy:
     """All of Kafka's clients of one proxy."""
 
     def __init__(
-        self, settings: Settings, memory: MemoryBudget, connections: Connections, figures: RelayFigures
+        self,
+        settings: Settings,
+        security: ClientSecurity,
+        memory: MemoryBudget,
+        connections: Connections,
+        figures: RelayFigures,
     ) -> None:
+        """``security`` is how brokers are connected to by who is nobody in particular."""
         self.settings = settings
         self.memory = memory
         self.counted = connections
@@ -47,13 +54,7 @@ class KafkaProxy:
         self._own = own
         self.brokers = Brokers(
             [_address(each) for each in own.proxy_bootstrap_servers],
-            plain_security(
-                own.proxy_broker_tls_enabled,
-                own.broker_client_trust_certs_file_path,
-                own.broker_client_certificate_file_path,
-                own.broker_client_key_file_path,
-                any_name=not own.tls_hostname_verification_enabled,
-            ),
+            security,
             connect_s=own.proxy_connect_timeout_ms / 1000,
             request_s=own.proxy_request_timeout_ms / 1000,
             idle=own.proxy_idle_connections,

@@ -1,0 +1,360 @@
+"""The sockets of the proxy's Pulsar side: a client's, and the one to a broker that belongs to it.
+
+    FIRST     CONNECT has not come whole
+    OPENING   a broker is being connected to
+    LOOKUPS   bytes pass; what the broker answers to lookups is told in other words
+    THROUGH   bytes pass
+    ENDED     it is over
+
+Neither side is read while the other does not take what it is sent, so little is kept of each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections import OrderedDict
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import cast
+
+from magnetar.broker.connections import Connections
+from magnetar.broker.listeners import Listener
+from magnetar.broker.memory import Account, MemoryBudget
+from magnetar.broker.settings import Settings
+from magnetar.proxy.figures import PassingFigures
+from magnetar.proxy.pulsar.handshake import (
+    SIZE_BYTES,
+    BrokerPlace,
+    is_allowed,
+    is_lookup_response,
+    parse_target,
+    passed_on,
+    read_connect,
+    refused,
+    told_through,
+    whole_size,
+)
+from magnetar.proxy.settings import ProxySettings
+from magnetar.pulsar.settings import PulsarSettings
+from magnetar.wire.pulsar.frames import FRAME_PADDING_BYTES, BadFrame
+from magnetar.wire.pulsar.pulsar_pb2 import ServerError
+
+_WRITE_HIGH_BYTES = 256 << 10
+_MAX_TOLD = 10_000
+_log = logging.getLogger("magnetar.proxy")
+
+
+class PassingState(Enum):
+    """What a client's connection is at."""
+
+    FIRST = auto()
+    OPENING = auto()
+    LOOKUPS = auto()
+    THROUGH = auto()
+    ENDED = auto()
+
+
+class PulsarProxy:
+    """All of Pulsar's clients of one proxy."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        memory: MemoryBudget,
+        connections: Connections,
+        figures: PassingFigures,
+        tls: Callable[[], ssl.SSLContext],
+    ) -> None:
+        """``tls`` gives what brokers are spoken to with, where their URL asks for TLS."""
+        own = settings.of(ProxySettings)
+        self.settings = own
+        self.memory = memory
+        self.counted = connections
+        self.figures = figures
+        self.most_bytes = settings.of(PulsarSettings).pulsar_max_message_size + FRAME_PADDING_BYTES
+        self.first_within_s = settings.of(PulsarSettings).keep_alive_interval_ms / 1000
+        self.clients: set[PulsarClient] = set()
+        urls = [each.strip() for each in own.broker_service_url.split(",") if each.strip()]
+        self._brokers = [parse_target(each) for each in urls]
+        self._context = tls() if any(each.startswith("pulsar+ssl://") for each in urls) else None
+        self._named: OrderedDict[BrokerPlace, None] = OrderedDict()
+        """Brokers that answers to lookups named."""
+        self._next = 0
+
+    def names(self, target: BrokerPlace) -> None:
+        """A broker of the cluster has named another one."""
+        self._named[target] = None
+        self._named.move_to_end(target)
+        if len(self._named) > _MAX_TOLD:
+            self._named.popitem(last=False)
+
+    def may_reach(self, target: BrokerPlace) -> bool:
+        """Whether clients may be connected to this place: it must be a broker's of the cluster."""
+        return (
+            target in self._named
+            or target in self._brokers
+            or is_allowed(
+                target,
+                self.settings.broker_proxy_allowed_host_names,
+                self.settings.broker_proxy_allowed_target_ports,
+            )
+        )
+
+    async def connect(self, target: BrokerPlace | None, protocol: BrokerSide) -> None:
+        """Connect to a broker, None: to any. Raises ``OSError``."""
+        found = [target] if target is not None else self._in_turn()
+        error: OSError = ConnectionError("no broker is known")
+        for each in found:
+            try:
+                async with asyncio.timeout(self.settings.proxy_connect_timeout_ms / 1000):
+                    await asyncio.get_running_loop().create_connection(
+                        lambda: protocol, each.host, each.port, ssl=self._context
+                    )
+            except OSError as failure:  # TimeoutError is one
+                error = failure
+            else:
+                return
+        raise error
+
+    def _in_turn(self) -> list[BrokerPlace]:
+        at = self._next = (self._next + 1) % max(len(self._brokers), 1)
+        return [*self._brokers[at:], *self._brokers[:at]]
+
+    def connection(self, listener: Listener) -> PulsarClient:
+        """Return what talks to one client."""
+        return PulsarClient(self)
+
+    def close(self) -> None:
+        """Let every client go."""
+        for each in list(self.clients):
+            each.end()
+
+
+class PulsarClient(asyncio.Protocol):
+    """One client's socket."""
+
+    def __init__(self, proxy: PulsarProxy) -> None:
+        self._proxy = proxy
+        self._state = PassingState.FIRST
+        self._transport: asyncio.Transport
+        self._peer = ""
+        self._first = bytearray()
+        self._broker: BrokerSide | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle
+        self._counted = 0
+        self.account: Account
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
+        peer = transport.get_extra_info("peername")
+        self._peer = str(peer[0]) if isinstance(peer, tuple) else "local"
+        self.account = self._proxy.memory.account(lambda: None, known=True)
+        self._proxy.clients.add(self)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._proxy.first_within_s, self._first_is_late)
+        if not self._proxy.counted.came(self._peer):
+            self._refuse("too many connections")
+
+    def _first_is_late(self) -> None:
+        if self._state is PassingState.FIRST:
+            self._refuse("it has not introduced itself in time")
+
+    def data_received(self, data: bytes) -> None:
+        if self._broker is not None and self._broker.transport is not None:
+            self._proxy.figures.bytes_in += len(data)
+            self._broker.transport.write(data)
+        elif self._state is PassingState.FIRST:
+            self._first += data
+            try:
+                self._introduce()
+            except (BadFrame, ValueError) as error:
+                self._refuse(str(error))
+        elif self._state is PassingState.OPENING:
+            self._refuse("it goes on before it is connected")
+
+    def _introduce(self) -> None:
+        size = whole_size(self._first)
+        if size is None or len(self._first) < size:
+            return
+        if len(self._first) > size:
+            raise BadFrame("it goes on before it is connected")
+        command = read_connect(bytes(self._first))
+        self._first.clear()
+        target = None
+        if command.connect.HasField("proxy_to_broker_url"):
+            target = parse_target(command.connect.proxy_to_broker_url)
+            if not self._proxy.may_reach(target):
+                self._proxy.figures.refused += 1
+                self._tell(ServerError.ServiceNotReady, "Target broker isn't allowed.")
+                self._refuse(f"{target} is no broker of the cluster")
+                return
+        self._state = PassingState.OPENING
+        self._transport.pause_reading()
+        self._task = asyncio.ensure_future(self._open(target, passed_on(command)))
+
+    async def _open(self, target: BrokerPlace | None, connect: bytes) -> None:
+        broker = BrokerSide(self, self._proxy.most_bytes if target is None else None)
+        try:
+            await self._proxy.connect(target, broker)
+        except OSError as error:
+            self._tell(ServerError.ServiceNotReady, "Unable to connect to the broker")
+            self._refuse(f"broker {target or ''} cannot be connected to: {error or 'it takes too long'}")
+            return
+        if self._state is PassingState.ENDED:
+            broker.end()
+            return
+        assert broker.transport is not None
+        self._broker = broker
+        self._state = PassingState.LOOKUPS if target is None else PassingState.THROUGH
+        self._proxy.figures.through += target is not None
+        broker.transport.write(connect)
+        self._transport.resume_reading()
+
+    def answered_lookup(self, target: BrokerPlace | None) -> None:
+        """A broker has answered a lookup, maybe by naming a broker."""
+        self._proxy.figures.lookups += 1
+        if target is not None:
+            self._proxy.names(target)
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Send the client what its broker says."""
+        self._proxy.figures.bytes_out += len(data)
+        self._transport.write(data)
+
+    def read(self, wanted: bool) -> None:
+        """Go on or stop reading the client."""
+        if not self._transport.is_closing() and self._state is not PassingState.OPENING:
+            if wanted:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    def pause_writing(self) -> None:
+        self.count()
+        if self._broker is not None:
+            self._broker.read(False)
+
+    def resume_writing(self) -> None:
+        self.count()
+        if self._broker is not None:
+            self._broker.read(True)
+
+    def count(self) -> None:
+        """Count what is kept for this client on both sides."""
+        held = self._transport.get_write_buffer_size()
+        if self._broker is not None:
+            held += self._broker.held_bytes
+        counted, self._counted = self._counted, held
+        self.account.charge(held - counted)
+
+    def _tell(self, code: ServerError, why: str) -> None:
+        self._transport.write(refused(code, why))
+
+    def _refuse(self, why: str) -> None:
+        if self._state is not PassingState.ENDED:
+            _log.warning("connection from %s closed: %s", self._peer, why)
+            self.end()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._proxy.counted.left(self._peer)
+        self._proxy.clients.discard(self)
+        self.end()
+        self.account.close()
+
+    def end(self) -> None:
+        """Close both sides, once what was written has gone out."""
+        if self._state is PassingState.ENDED:
+            return
+        self._state = PassingState.ENDED
+        self._timer.cancel()
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()
+        self._transport.close()
+        if self._broker is not None:
+            self._broker.end()
+
+
+class BrokerSide(asyncio.Protocol):
+    """The socket to a broker that belongs to one client.
+
+    ``most_bytes`` is the largest frame where lookups are answered, None where bytes only pass.
+    """
+
+    def __init__(self, client: PulsarClient, most_bytes: int | None) -> None:
+        self._client = client
+        self._most_bytes = most_bytes
+        self._frames = bytearray()
+        self.transport: asyncio.Transport | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """What it has not taken, and what has come of it and is not whole."""
+        unsent = 0 if self.transport is None else self.transport.get_write_buffer_size()
+        return unsent + len(self._frames)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
+
+    def data_received(self, data: bytes) -> None:
+        if self._most_bytes is None:
+            self._client.write(data)
+            return
+        self._frames += data
+        try:
+            self._tell_of_lookups(self._most_bytes)
+        except (BadFrame, ValueError) as error:
+            _log.warning("what a broker says cannot be read: %s", error)
+            self._client.end()
+
+    def _tell_of_lookups(self, most_bytes: int) -> None:
+        came, at = memoryview(bytes(self._frames)), 0
+        passed: list[bytes | memoryview] = []
+        while len(came) - at >= SIZE_BYTES:
+            size = int.from_bytes(came[at : at + SIZE_BYTES], "big")
+            if size > most_bytes:
+                raise BadFrame(f"a frame of {size} bytes")
+            end = at + SIZE_BYTES + size
+            if end > len(came):
+                break
+            whole = came[at:end]
+            if is_lookup_response(whole):
+                told, target = told_through(whole)
+                self._client.answered_lookup(target)
+                passed.append(told)
+            else:
+                passed.append(whole)
+            at = end
+        if at:
+            del self._frames[:at]
+            self._client.write(b"".join(passed))
+        elif len(self._frames) > _WRITE_HIGH_BYTES:
+            self._client.count()
+
+    def read(self, wanted: bool) -> None:
+        """Go on or stop reading the broker."""
+        if self.transport is not None and not self.transport.is_closing():
+            if wanted:
+                self.transport.resume_reading()
+            else:
+                self.transport.pause_reading()
+
+    def pause_writing(self) -> None:
+        self._client.count()
+        self._client.read(False)
+
+    def resume_writing(self) -> None:
+        self._client.count()
+        self._client.read(True)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._client.end()
+
+    def end(self) -> None:
+        """Close it, once what was written has gone out."""
+        if self.transport is not None:
+            self.transport.close()
