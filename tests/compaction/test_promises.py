@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from magnetar.ledger.cursor import Start
 from magnetar.ledger.disk import File, RealDisk
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.files.layout import ledger_path
@@ -16,6 +18,9 @@ from magnetar.ledger.files.leases import HeldLease
 from magnetar.ledger.files.streams import LedgerFileWriter
 from magnetar.ledger.port import CompactionRules, Flush, LedgerPolicy, LedgerSummary, ManagedLedger
 from magnetar.metadata import MemoryStore
+from magnetar.pulsar.dispatch.acknowledgements import Acknowledgements
+from magnetar.pulsar.dispatch.deliveries import Deliveries
+from magnetar.pulsar.dispatch.reading import Readings, SubscriptionReader, UnackedLimits
 from magnetar.records.batch import PlainRecord, decode_records, encode_batch
 from magnetar.records.compression import Codec
 from magnetar.records.conversion import kafka_batch
@@ -100,6 +105,28 @@ async def test_a_time_is_found_among_copies_too() -> None:
         found = await world.log.find_first(lambda entry: entry.last_offset >= wanted)  # noqa: B023
         assert found is not None
         assert found.last_offset == max(wanted, 20)
+    assert world.engine is not None
+    await world.engine.close()
+
+
+async def test_who_reads_from_the_start_gets_copies_that_are_older_than_the_history() -> None:
+    world = World()
+    await world.open()
+    for number in range(21):
+        await world.append([(b"%d" % (number and 1 + number % 5), b"%d" % number)], Codec.none, pulsar=False)
+    await world.log.roll()
+    assert await world.log.compact(PULSAR)
+    await world.append([(b"new", b"21")], Codec.none, pulsar=False)
+    world.log.policy = replace(POLICY, retention_bytes=0)
+    await world.log.retain(world.now_ms)
+    assert world.log.log_start_offset > 16
+    cursor = await (await world.log.cursors()).open("c", Start.earliest)
+    readings = Readings(world.log, Deliveries(1 << 20), lambda: world.now_ms, UnackedLimits(0, 0))
+    acks = Acknowledgements(world.log, cursor, "c", readings.turns, within_batches=True)
+    reader = SubscriptionReader(readings, cursor, acks)
+    while await reader.fetch(compacted=True):
+        pass
+    assert [each.last_offset for each in reader.ahead] == [0, 16, 17, 18, 19, 20, 21]
     assert world.engine is not None
     await world.engine.close()
 

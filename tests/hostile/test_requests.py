@@ -121,6 +121,17 @@ def test_offsets_that_cannot_be_listed(
     assert ErrorCode(answer.topics[0].partitions[0].error_code) is code
 
 
+@pytest.mark.parametrize(("timestamp", "first"), [(-3, 7), (-4, 8), (-5, 9), (-6, 11)])
+def test_offsets_with_names_can_be_asked_for_since_kafkas_own_version(
+    wire: Wire, topic: str, timestamp: int, first: int
+) -> None:
+    for version in (first - 1, first):
+        rows = [ListOffsetsPartition(timestamp=timestamp)]
+        answer = wire.ask(ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=rows)]), version)
+        code = answer.topics[0].partitions[0].error_code
+        assert (code == ErrorCode.UNSUPPORTED_VERSION) == (version < first), ErrorCode(code)
+
+
 @pytest.mark.parametrize("version", range(1, 12))
 def test_every_version_lists_the_ends_of_a_topic(wire: Wire, topic: str, version: int) -> None:
     rows = [ListOffsetsPartition(timestamp=timestamp) for timestamp in (-2, -1)]

@@ -86,11 +86,10 @@ class SubscriptionReader:
         if offset is None:
             self._acks.flush()
             offset = await self._cursor.start_offset()
+            if compacted and offset <= self._log.log_start_offset:
+                offset = 0  # copies may be older than the history
             self._due = self._first_due()
         if compacted:
-            offset = (
-                0 if offset <= self._log.log_start_offset else offset
-            )  # copies may be older than the history
             entries = await self._log.read_compacted(
                 offset, max_bytes=READ_BYTES, up_to=self._log.last_stable_offset
             )
