@@ -13,7 +13,7 @@ from magnetar.metadata import SqliteStore
 from tests.ledger.entries import NOW_MS, append
 
 NAME = "public/default/persistent/t"
-SMALL = TierSettings(block_bytes=8 << 10, cache_bytes=64 << 10, cluster="here")
+SMALL = TierSettings(block_bytes=8 << 10, cache_bytes=64 << 10)
 
 
 class TieredHouse:

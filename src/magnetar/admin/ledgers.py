@@ -7,16 +7,17 @@ journal, which it is writing, is left out.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from magnetar.admin.errors import NotThere
 from magnetar.ledger.cursor_info import CursorInfo, decode_cursor, decode_state
 from magnetar.ledger.disk import RealDisk
-from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
+from magnetar.ledger.errors import LedgerCorrupt, LedgerError, LedgerNotFound
 from magnetar.ledger.files.cursor_ledgers import read_state
 from magnetar.ledger.files.engine import clean_use_of
 from magnetar.ledger.files.inspection import Damage, Inspection, inspect
@@ -26,6 +27,7 @@ from magnetar.ledger.files.recovery import closed_at
 from magnetar.ledger.files.replay import journal_folder
 from magnetar.ledger.files.sparse import SparseIndex
 from magnetar.ledger.info import ROOT, ManagedLedgerInfo, decode_info, is_managed_ledger
+from magnetar.ledger.offload.objects import CLUSTER_ID, DELETIONS
 from magnetar.ledger.port import LedgerSummary
 from magnetar.metadata import (
     DirectoryInUse,
@@ -36,6 +38,9 @@ from magnetar.metadata import (
     SqliteFile,
 )
 from magnetar.metadata.seal import decode_seal, file_crc
+
+if TYPE_CHECKING:
+    from magnetar.admin.ledgers_tiers import Tiering
 
 REPAIR = "magnetar ledger repair"
 
@@ -91,6 +96,8 @@ class _Tally:
     bytes: int = 0
     findings: list[Finding] = field(default_factory=list)
     metadata_is_whole: bool = True
+    tiering: Tiering | None = None
+    """Tiered storage, where any ledger lies there or anything is to be deleted there."""
     cursors: dict[str, CursorInfo] = field(default_factory=dict)
     """Those whose state lies in a ledger."""
 
@@ -109,6 +116,7 @@ def verify(data: Path) -> Report:
         tally = _Tally(data, live)
         logs = _metadata(tally)
         known: set[Path] = set()
+        tally.tiering = tiering_of(data, logs)
         for name, info in logs.items():
             _log(tally, name, info, known)
         _states(tally, known)
@@ -219,6 +227,8 @@ def _log(tally: _Tally, name: str, info: ManagedLedgerInfo, known: set[Path]) ->
         _copies(tally, name, info, copies)
     for summary in info.ledgers:
         path = ledger_path(tally.root, summary.ledger_id)
+        if summary.offload is not None and summary.offload.complete:
+            _offloaded(tally, name, summary)
         if summary.compacted or summary.offloaded:
             due = summary.last_offset + 1
             continue
@@ -228,6 +238,35 @@ def _log(tally: _Tally, name: str, info: ManagedLedgerInfo, known: set[Path]) ->
             do = "look for the ledger before it in a copy"
             tally.add(Gravity.damage, path, -1, what, do, log=name, ledger=summary.ledger_id)
         due = _ledger(tally, name, info, summary, path)
+
+
+def _offloaded(tally: _Tally, name: str, summary: LedgerSummary) -> None:
+    """Check what tiered storage has of a ledger."""
+    assert tally.tiering is not None
+    where: dict[str, int | str] = {
+        "log": name, "ledger": summary.ledger_id,
+        "first_offset": summary.first_offset, "last_offset": summary.last_offset,
+    }  # fmt: skip
+    try:
+        entries, size = tally.tiering.check(summary)
+    except LedgerCorrupt as error:
+        do = (
+            "restore the object from a copy of the bucket"
+            if summary.offloaded
+            else "offload it again: it is here"
+        )
+        tally.add(Gravity.damage, tally.root, error.at, f"tiered storage: {error}", do, **where)
+        return
+    except LedgerError as error:
+        do = "make it reachable from here: keys for S3 are looked for in the environment"
+        tally.add(Gravity.damage, tally.root, -1, f"it cannot be checked: {error}", do, **where)
+        return
+    if summary.offloaded:
+        tally.ledgers, tally.entries, tally.bytes = (
+            tally.ledgers + 1,
+            tally.entries + entries,
+            tally.bytes + size,
+        )
 
 
 def _copies(tally: _Tally, name: str, info: ManagedLedgerInfo, copies: LedgerSummary) -> None:
@@ -416,6 +455,32 @@ def _strangers(tally: _Tally, known: set[Path]) -> None:
         if path not in known:
             what = f"no topic refers to these {path.stat().st_size} bytes"
             tally.add(Gravity.wear, path, -1, what, f"'{REPAIR}' deletes them")
+    if tally.tiering is None:
+        return
+    try:
+        for each in tally.tiering.strangers():
+            what = f"no topic refers to this object of {each.found.size} bytes: {each.name}"
+            tally.add(Gravity.wear, tally.root, -1, what, f"'{REPAIR}' deletes it", ledger=0)
+    except LedgerError as error:
+        do = "make it reachable from here: keys for S3 are looked for in the environment"
+        tally.add(Gravity.note, tally.root, -1, f"what lies in tiered storage cannot be listed: {error}", do)
+
+
+def tiering_of(data: Path, logs: Mapping[str, ManagedLedgerInfo]) -> Tiering | None:
+    """Return the tiered storage that these logs use; None where they use none."""
+    store = SqliteFile(data / "metadata.sqlite", read_only=True)
+    try:
+        notes = [stored.value for _, stored in store.scan(DELETIONS + "/")]
+        cluster = store.get(CLUSTER_ID)
+    except MetadataError:
+        return None  # which has been told
+    finally:
+        store.close()
+    if not notes and all(each.offload is None for info in logs.values() for each in info.ledgers):
+        return None
+    from magnetar.admin.ledgers_tiers import Tiering
+
+    return Tiering(logs, notes, "" if cluster is None else cluster.value.decode())
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from magnetar.admin.errors import AdminError
-from magnetar.admin.ledgers import Finding, Gravity, damage_of_copies, mapped, verify
+from magnetar.admin.ledgers import Finding, Gravity, damage_of_copies, mapped, tiering_of, verify
 from magnetar.ledger.disk import RealDisk
 from magnetar.ledger.errors import LedgerCorrupt, LedgerError
 from magnetar.ledger.files.engine import FilesEngine
@@ -119,9 +119,19 @@ class _Mender:
             if is_managed_ledger(path):
                 self._log(path, decode_info(stored.value, name=path), stored.version)
         for finding in findings:
-            if finding.gravity is Gravity.wear and not finding.log:
+            if finding.gravity is Gravity.wear and not finding.log and Path(finding.file) != self._data:
                 Path(finding.file).unlink(missing_ok=True)
                 self._did(finding.file, 0, "deleted: nothing referred to it")
+
+        self._tiers()
+
+    def _tiers(self) -> None:
+        """Delete what nothing refers to from tiered storage; what is noted to be deleted a broker deletes."""
+        nodes = [(path, stored) for path, stored in self._store.scan(ROOT + "/") if is_managed_ledger(path)]
+        logs = {path: decode_info(stored.value, name=path) for path, stored in nodes}
+        tiering = tiering_of(self._data, logs)
+        for each in () if tiering is None else tiering.delete_strangers():
+            self._did(each.name, 0, "deleted: nothing referred to it")
 
     def _journal(self, findings: tuple[Finding, ...]) -> None:
         damaged = [

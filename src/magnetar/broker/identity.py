@@ -9,9 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from magnetar.broker.namespaces import CLUSTER
+from magnetar.ledger.offload.objects import CLUSTER_ID
 from magnetar.metadata import ANY, MUST_NOT_EXIST, BadVersion, MetadataStore, Put
 
-_CLUSTER_ID = "/magnetar/cluster-id"
+_CLUSTER_ID = CLUSTER_ID
 
 
 @dataclass(frozen=True, slots=True)

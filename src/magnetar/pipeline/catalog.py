@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from base64 import urlsafe_b64encode
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from magnetar.broker.names import Naming, TopicName
 from magnetar.broker.topic import decode_topic
@@ -18,6 +20,9 @@ from magnetar.pipeline.object_store import at_hand
 from magnetar.pipeline.options import TopicPartition
 from magnetar.pipeline.port import TopicInfo
 from magnetar.records.batch import UNKNOWN_TIME
+
+if TYPE_CHECKING:
+    from magnetar.pipeline.offloaded import OffloadedAt
 
 _TOPICS = "/admin/partitioned-topics/"
 _NAMING = Naming()
@@ -87,6 +92,16 @@ class PartitionLog:
     def ledger_ids(self) -> list[int]:
         """The ledgers, oldest first."""
         return [ledger.ledger_id for ledger in self._ledgers]
+
+    @cached_property
+    def offloaded(self) -> Mapping[int, OffloadedAt]:
+        """Where those of the ledgers lie that lie in tiered storage alone."""
+        if not any(each.offloaded for each in self._ledgers):
+            return {}
+        from magnetar.pipeline.offloaded import offloaded_at
+
+        found = ((each.ledger_id, offloaded_at(each)) for each in self._ledgers)
+        return {ledger_id: at for ledger_id, at in found if at is not None}
 
     @property
     def log_start_offset(self) -> int:

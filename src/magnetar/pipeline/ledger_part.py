@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.pipeline.port import Slice
+
+if TYPE_CHECKING:
+    from magnetar.pipeline.offloaded import OffloadedAt
 
 
 class ChunkedLog(NamedTuple):
@@ -34,3 +37,5 @@ class LedgerPart(Slice):
     later: tuple[int, ...] = ()
     """The ledgers behind this one, in which transactions of this slice may end; only for read_committed."""
     chunked: ChunkedLog = NEVER
+    offloaded: tuple[OffloadedAt, ...] = ()
+    """Where those of the ledgers that are named here lie that lie in tiered storage alone."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.pipeline.catalog import LedgerCatalog, PartitionLog
@@ -12,6 +13,9 @@ from magnetar.pipeline.options import SourceOptions, TopicPartition
 from magnetar.pipeline.port import Reader, RecordQuery, Slice, SliceSize, TopicInfo, Visible
 from magnetar.pipeline.slices import EARLIER_LEDGERS, LedgerSlice
 from magnetar.pipeline.watermarks import ask_broker, broker_address
+
+if TYPE_CHECKING:
+    from magnetar.pipeline.offloaded import OffloadedAt
 
 
 class LedgerReader(Reader):
@@ -50,7 +54,7 @@ class LedgerReader(Reader):
         if committed:
             from magnetar.pipeline.transactions import first_undecided
 
-            undecided = first_undecided(self._data, log.ledger_ids)
+            undecided = first_undecided(self._data, log.ledger_ids, tuple(log.offloaded.values()))
             end = end if undecided is None else max(undecided, log.log_start_offset)
         return Visible(log.log_start_offset, end)
 
@@ -65,7 +69,7 @@ class LedgerReader(Reader):
             raise LedgerCorrupt(
                 f"{which}: the files end at offset {log.log_end_offset()}, and {high} was promised"
             )
-        ids = log.ledger_ids
+        ids, offloaded = log.ledger_ids, log.offloaded
         max_chunked = self._options.chunked_bytes
         return [
             LedgerSlice(
@@ -77,6 +81,7 @@ class LedgerReader(Reader):
                     log.log_start_offset,
                     tuple(ids[: ids.index(ledger.ledger_id)][-EARLIER_LEDGERS:]),
                 ),
+                _looked_into(ids, offloaded, ledger.ledger_id),
             )
             for ledger in log.overlapping(low, high, times_ms=ask.times_ms, only=ask.ledgers)
             for cut in ledger.cuts(low, high, size, ask.times_ms)
@@ -84,3 +89,11 @@ class LedgerReader(Reader):
 
     def close(self) -> None:
         self.logs = {}
+
+
+def _looked_into(
+    ids: Sequence[int], offloaded: Mapping[int, OffloadedAt], ledger_id: int
+) -> tuple[OffloadedAt, ...]:
+    """Return where those lie that a slice of a ledger may look into: some before it, and all behind it."""
+    first = max(ids.index(ledger_id) - EARLIER_LEDGERS, 0)
+    return tuple(offloaded[each] for each in ids[first:] if each in offloaded)

@@ -50,6 +50,16 @@ class LedgerMap:
         self._mapped: MappedLedger | None = None
         self.until = 1 << 62
         """The offset before which it counts: of a compacted ledger the end of what it replaced."""
+        self.offloaded = None
+        """Where it lies, if that is in tiered storage alone."""
+        if summary.offloaded:
+            # Most have none: what it takes to read there is loaded for them alone.
+            from magnetar.pipeline.offloaded import objects_at, offloaded_at
+
+            self.offloaded = offloaded_at(summary)
+        if self.offloaded is not None:
+            self.index = objects_at(self.offloaded).index
+            return
         self.index = self._stored_index(max(summary.first_offset, 0))
         if not summary.sealed:
             if self.index.end < len(self._file()):
@@ -137,7 +147,12 @@ class LedgerMap:
 
     def _file(self) -> MappedLedger:
         if self._mapped is None:
-            self._mapped = MappedLedger(self._root, self.ledger_id)
+            if self.offloaded is None:
+                self._mapped = MappedLedger(self._root, self.ledger_id)
+            else:
+                from magnetar.pipeline.offloaded import OffloadedMap
+
+                self._mapped = OffloadedMap(self.offloaded)
         return self._mapped
 
     def _stored_index(self, first_offset: int) -> SparseIndex:

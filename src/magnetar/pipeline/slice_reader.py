@@ -12,6 +12,7 @@ from magnetar.pipeline.formats import EntryUnreadable, in_kafka_format
 from magnetar.pipeline.frames import ENTRY_ID, FRAME_AT, LAST_OFFSET, WORDS
 from magnetar.pipeline.ledger_part import LedgerPart
 from magnetar.pipeline.mapped import MappedLedger
+from magnetar.pipeline.offloaded import map_ledger
 from magnetar.pipeline.options import HEADERS
 from magnetar.pipeline.port import RecordQuery
 from magnetar.pipeline.transactions import Transactions, without_aborted
@@ -39,14 +40,16 @@ class SliceReader:
     def batches(self) -> Iterator[pa.RecordBatch]:
         piece, skip = self._piece, self._ask.skip_damage
         try:
-            ledger = MappedLedger(Path(piece.root), piece.ledger_id)
+            ledger = map_ledger(Path(piece.root), piece.ledger_id, piece.offloaded)
         except (LedgerNotFound, LedgerCorrupt) as error:
             if not skip:
                 raise
             yield from self._lost(piece.high, piece.entry_id, piece.start, str(error))
             return
         self._chunked = LedgerChunks(
-            piece.chunked, ledger, lambda ledger_id: MappedLedger(Path(piece.root), ledger_id)
+            piece.chunked,
+            ledger,
+            lambda ledger_id: map_ledger(Path(piece.root), ledger_id, piece.offloaded),
         )
         at, entry_id = piece.start, piece.entry_id
         # Headers need room for the worst case beside that of the values.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.ledger.files.layout import HEADER_BYTES
 from magnetar.pipeline.frames import ENTRY_ID, FRAME_AT, MARKER, PRODUCER_ID
 from magnetar.pipeline.mapped import STEP_BYTES, MappedLedger
+from magnetar.pipeline.offloaded import OffloadedAt, map_ledger
 from magnetar.records import kernel
 from magnetar.records.arrow import Table
 from magnetar.records.batch import CONTROL, TRANSACTIONAL, decode_records
@@ -41,6 +42,7 @@ class Transactions:
         self._root = root
         self._name = f"{piece.topic}-{piece.partition}"
         self._ledgers = [piece.ledger_id, *piece.later]
+        self._offloaded = piece.offloaded
         self._at, self._entry_id = piece.start, piece.entry_id
         self._mapped: MappedLedger | None = None
         self._marks: dict[int, list[tuple[int, bool]]] = {}
@@ -63,7 +65,7 @@ class Transactions:
         if not self._ledgers:
             return False
         if self._mapped is None:
-            self._mapped = MappedLedger(self._root, self._ledgers[0])
+            self._mapped = map_ledger(self._root, self._ledgers[0], self._offloaded)
         ledger = self._mapped
         walk = ledger.walk(self._at, self._entry_id, verify=True, most_bytes=STEP_BYTES)
         if not len(walk.rows):
@@ -107,11 +109,13 @@ def marks(ledger: MappedLedger, rows: Table) -> Iterable[tuple[int, int, bool]]:
             yield int(row[PRODUCER_ID]), int(row[kernel.BASE_OFFSET]), kind == _ABORT
 
 
-def first_undecided(root: Path, ledger_ids: Iterable[int]) -> int | None:
+def first_undecided(
+    root: Path, ledger_ids: Iterable[int], offloaded: Sequence[OffloadedAt] = ()
+) -> int | None:
     """Return the offset at which the oldest open transaction of a log begins, if there is one. Reads all heads."""
     began: dict[int, int] = {}
     for ledger_id in ledger_ids:
-        ledger = MappedLedger(root, ledger_id)
+        ledger = map_ledger(root, ledger_id, offloaded)
         at, entry_id = HEADER_BYTES, 0
         while at < len(ledger):
             walk = ledger.walk(at, entry_id, verify=False, most_bytes=STEP_BYTES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +19,6 @@ from magnetar.ledger.files.ledger_file import as_storage_error
 from magnetar.ledger.files.recovery import sealed_index
 from magnetar.ledger.offload.blocks import DataBlock, OffloadedIndex, block_parts, encode_index
 from magnetar.ledger.offload.objects import (
-    CLUSTER_ATTRIBUTE,
-    LOG_ATTRIBUTE,
     VERSION_ATTRIBUTE,
     data_key,
     index_key,
@@ -35,9 +33,14 @@ if TYPE_CHECKING:
 
 
 def export(
-    shared: EngineParts, tiers: Tiers, place: TierPlace, uuid: str, log: str, summary: LedgerSummary
+    shared: EngineParts,
+    tiers: Tiers,
+    place: TierPlace,
+    uuid: str,
+    summary: LedgerSummary,
+    attributes: Mapping[str, str],
 ) -> int:
-    """Write a ledger's objects; return how many bytes they are.
+    """Write a ledger's objects, with ``attributes`` besides what Pulsar wants; return how many bytes they are.
 
     Raises ``LedgerCorrupt`` for a damaged ledger, of which nothing is there then, and ``TierFailed``.
     """
@@ -46,7 +49,7 @@ def export(
         data_key(uuid, summary.ledger_id),
         index_key(uuid, summary.ledger_id),
     )
-    attributes = {VERSION_ATTRIBUTE: "1", CLUSTER_ATTRIBUTE: tiers.settings.cluster, LOG_ATTRIBUTE: log}
+    attributes = {VERSION_ATTRIBUTE: "1", **attributes}
     try:
         blocks = LedgerBlocks(shared.disk, shared.root, summary, tiers.settings.block_bytes)
         store.put(key, blocks.written(), attributes)

@@ -17,10 +17,11 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from magnetar.ledger.errors import CannotOffload
+from magnetar.ledger.errors import CannotOffload, metadata_failed
 from magnetar.ledger.files.ledger_list import changed
 from magnetar.ledger.info import ManagedLedgerInfo
 from magnetar.ledger.values import LedgerSummary, Offload
+from magnetar.metadata.errors import MetadataError
 from magnetar.metadata.ops import Op
 from magnetar.metadata.port import MetadataStore
 
@@ -74,17 +75,28 @@ class LogTiering:
             attempt = Offload(str(uuid.uuid4()), place.driver, place.words)
             await self._begin(ledger_id, attempt)
             self._tried[ledger_id] = attempt
-        named = attempt.uuid
+        named, attributes = attempt.uuid, await self._attributes()
         tiers.uploading.add(named)
         try:
             tiers.bytes_written += await tiers.writing(
-                lambda: export(self._shared, tiers, place, named, self._state.log.name, summary)
+                lambda: export(self._shared, tiers, place, named, summary, attributes)
             )
             await self._complete(ledger_id, attempt)
         finally:
             tiers.uploading.discard(named)
         self._tried.pop(ledger_id, None)
         _log.info("ledger %d of %s is in tiered storage", ledger_id, self._state.log.name)
+
+    async def _attributes(self) -> dict[str, str]:
+        """Return what tells whose objects they are."""
+        from magnetar.ledger.offload.objects import CLUSTER_ATTRIBUTE, CLUSTER_ID, LOG_ATTRIBUTE
+
+        try:
+            stored = await self._shared.metadata.get(CLUSTER_ID)
+        except MetadataError as error:
+            raise metadata_failed(error) from error
+        cluster = "" if stored is None else stored.value.decode()
+        return {CLUSTER_ATTRIBUTE: cluster, LOG_ATTRIBUTE: self._state.log.name}
 
     def _find(self, ledger_id: int) -> LedgerSummary:
         for each in self._state.ledger_list.info.ledgers:

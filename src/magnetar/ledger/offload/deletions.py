@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from magnetar.ledger.errors import LedgerError, metadata_failed
 from magnetar.ledger.info import decode_info, path_of
-from magnetar.ledger.offload.objects import data_key, index_key
+from magnetar.ledger.offload.objects import DELETIONS, data_key, index_key
 from magnetar.ledger.offload.place import place_in
 from magnetar.ledger.offload.tiers import Tiers
 from magnetar.ledger.values import LedgerSummary
@@ -24,7 +24,7 @@ from magnetar.metadata.errors import MetadataError, NotFound
 from magnetar.metadata.ops import ANY, Delete, Op, Put
 from magnetar.metadata.port import MetadataStore
 
-ROOT = "/magnetar/offload-deletions"
+ROOT = DELETIONS
 _log = logging.getLogger("magnetar.ledger")
 
 

@@ -14,6 +14,10 @@ from magnetar.records.compression import Buffer
 DATA_SUFFIX, INDEX_SUFFIX = "", "-index"
 VERSION_ATTRIBUTE = "s3managedledgeroffloaderformatversion"
 """What Pulsar's reader looks for on every object, and of which it knows version 1."""
+DELETIONS = "/magnetar/offload-deletions"
+"""Where metadata notes what is to be deleted (`magnetar.ledger.offload.deletions`)."""
+CLUSTER_ID = "/magnetar/cluster-id"
+"""Where metadata keeps what tells objects of this cluster from others'."""
 CLUSTER_ATTRIBUTE, LOG_ATTRIBUTE = "magnetar-cluster", "magnetar-managed-ledger"
 
 

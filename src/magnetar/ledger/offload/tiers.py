@@ -34,8 +34,6 @@ class TierSettings:
     """So many blocks are read before somebody asks for them who reads straight on."""
     upload_threads: int = 2
     read_threads: int = 4
-    cluster: str = ""
-    """What tells objects of this cluster from others'."""
 
 
 class Tiers:
