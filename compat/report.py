@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import halves
+from api_tests import ALL_VERSIONS, TESTS
 from checks import CHECKS
 from halves import PEERS, when
 
@@ -55,6 +56,8 @@ def page(results: dict) -> str:
         "## Applications\n",
         APPLICATIONS,
         halves.applications(kept("apps")),
+        "## Known differences\n",
+        DIFFERENCES.read_text(),
         "## APIs\n",
         apis(),
     ]
@@ -156,14 +159,28 @@ def failures(ours: dict) -> str:
 
 def apis() -> str:
     sys.path.insert(0, str(HERE.parent / "src"))
-    from magnetar.kafka.handlers import ROUTES
+    from magnetar.kafka.handlers import ROUTE_BY_KEY
+    from magnetar.wire.kafka.messages import API_KEYS
 
-    rows = [
-        [str(r.api_key), r.name, f"{r.first} to {r.last}"] for r in sorted(ROUTES, key=lambda r: r.api_key)
-    ]
-    return f"{len(rows)} APIs are served; any other gets Kafka's own answer.\n\n" + table(
-        ["key", "API", "versions"], rows
-    )
+    rows = []
+    for key, (name, first, last, _) in sorted(API_KEYS.items()):
+        route = ROUTE_BY_KEY.get(key)
+        ours = NOT_SERVED if route is None else f"{route.first} to {route.last}"
+        test = TESTS.get(name, ALL_VERSIONS[0])
+        proof = "" if route is None else f"[{test.removeprefix('tests/')}](../{test})"
+        rows.append([str(key), name, f"{first} to {last}", ours, proof])
+    served = f"{len(ROUTE_BY_KEY)} of {PEERS[REFERENCE]}'s {len(rows)} APIs are served. {APIS}"
+    return served + table(["key", "API", "Kafka's versions", "here", "proven by"], rows)
+
+
+NOT_SERVED = "-"
+APIS = f"""Any other gets Kafka's own answer to what a broker does not know.
+Each that is served is asked in all its versions by
+[{ALL_VERSIONS[0].removeprefix("tests/")}](../{ALL_VERSIONS[0]}), and by every kind of role in
+[{ALL_VERSIONS[1].removeprefix("tests/")}](../{ALL_VERSIONS[1]}); the table names the test of what it does.
+
+"""
+DIFFERENCES = HERE / "DIFFERENCES.md"
 
 
 def main() -> int:

@@ -77,3 +77,14 @@ keep(Path({str(file)!r}), "magnetar", [died | {{"version": "1", "check": "acks_a
     entry = json.loads(file.read_text())["magnetar"]["kcat"]
     assert entry["version"] == "1"
     assert list(entry["checks"]) == ["acks_all"]
+
+
+def test_every_api_that_the_table_names_a_test_for_has_one() -> None:
+    sys.path.insert(0, str(COMPAT))
+    from api_tests import ALL_VERSIONS, TESTS
+
+    from magnetar.wire.kafka.messages import API_KEYS
+
+    assert {name for name, *_ in API_KEYS.values()} >= TESTS.keys()
+    for path in (*ALL_VERSIONS, *TESTS.values()):
+        assert (COMPAT.parent / path).is_file(), path

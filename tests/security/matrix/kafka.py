@@ -366,6 +366,11 @@ def _init_producer_id(t: Any, way: str, *_: Any) -> Message:
     return t.InitProducerIdRequest(transactional_id="garnish" if way == "transaction" else None)
 
 
+def _alter_dirs(t: Any, way: str, name: str, topic_id: bytes) -> Any:
+    topic = t.AlterReplicaLogDirTopic(name=name, partitions=[0])
+    return t.AlterReplicaLogDirsRequest(dirs=[t.AlterReplicaLogDir(path="/nowhere", topics=[topic])])
+
+
 def _alter_quotas(t: Any, *_: Any) -> Any:
     entity = t.EntityData(entity_type="user", entity_name="somebody")
     return t.AlterClientQuotasRequest(
@@ -486,6 +491,7 @@ _MAKERS: dict[str, Any] = {
     ),
     "describe_delegation_token": partial(_simple, "DescribeDelegationTokenRequest", owners=None),
     "alter_client_quotas": _alter_quotas,
+    "alter_replica_log_dirs": _alter_dirs,
     "describe_user_scram_credentials": partial(_simple, "DescribeUserScramCredentialsRequest", users=None),
     "alter_user_scram_credentials": _alter_users,
     "describe_cluster": partial(_simple, "DescribeClusterRequest"),

@@ -89,6 +89,12 @@ ROUTES = (
         names=names("resources.resource_name", "responses.resource_name"),
     ),
     Route(
+        ApiKey.ALTER_REPLICA_LOG_DIRS,
+        versions(1, 2),
+        guard=Guard.OWN,
+        names=names("dirs.topics.name", "results.topic_name"),
+    ),
+    Route(
         ApiKey.DESCRIBE_LOG_DIRS,
         versions(1, 5),
         guard=Guard.CLUSTER,
@@ -143,6 +149,10 @@ ROUTES = (
         asks=True,
     ),
     Route(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, versions(0, 0), guard=Guard.CLUSTER, names=NO_TOPICS),
+    Route(
+        ApiKey.DESCRIBE_QUORUM, versions(0, 2), guard=Guard.OWN, names=names("topics.topic_name"), asks=True
+    ),
+    Route(ApiKey.UPDATE_FEATURES, versions(0, 2), guard=Guard.OWN, names=NO_TOPICS),
     Route(ApiKey.DESCRIBE_CLUSTER, versions(0, 2), guard=Guard.CLUSTER, names=NO_TOPICS, asks=True),
     Route(
         ApiKey.DESCRIBE_PRODUCERS, versions(0, 0), guard=Guard.TOPICS, names=names("topics.name"), asks=True

@@ -1,9 +1,6 @@
 """ApiVersions: what this broker serves, read from ``ROUTES``, so it cannot promise what it does not do.
 
-Features (KIP-584): ``transaction.version`` is finalized at 2, by which clients know the newer transactions (KIP-890),
-and ``group.version`` at 1, by which tools know the consumer protocol (KIP-848). The others are told as a broker would
-at level 0: clients that ask ``share.version`` before they use share groups keep to what is served.
-``metadata.version`` and ``kraft.version`` speak of the controllers' log, which there is none of, so they are absent.
+Features are those of `magnetar.kafka.handlers.features`.
 """
 
 from __future__ import annotations
@@ -11,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from magnetar.kafka.handlers.features import LEVELS
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.api_versions_request import ApiVersionsRequest
 from magnetar.wire.kafka.messages.api_versions_response import (
@@ -27,13 +25,8 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 _FIRST_WITH_SOFTWARE = _FIRST_WITH_EPOCH = 3
 _FIRST_WITH_LEVEL_0 = 4
 """Earlier clients refuse an answer with a feature of level 0 (KAFKA-17011), so Kafka leaves those out."""
-_FEATURES = (
-    "eligible.leader.replicas.version",
-    "share.version",
-    "streams.version",
-)
-_SERVED = {"group.version": 1, "transaction.version": 2}
-"""With the level that is finalized, which is the highest."""
+_FEATURES = [name for name, level in LEVELS.items() if not level]
+_SERVED = {name: level for name, level in LEVELS.items() if level}
 
 
 async def api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:

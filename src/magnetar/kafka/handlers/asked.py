@@ -22,10 +22,14 @@ async def find_partition(context: RequestContext, name: str, topic_id: bytes, in
     return await context.kafka.partitions.get(find_topic(context, name, topic_id), index)
 
 
+_FIRST_BY_ID = 13
+"""From this version on Produce and Fetch name topics by their ids alone (KIP-516)."""
+
+
 def find_topic(context: RequestContext, name: str, topic_id: bytes) -> Topic:
     """Return the topic of that id, or with any form of that name; raise ``TopicNotFound``."""
     broker = context.kafka.broker
-    if not name and topic_id != ZERO_UUID:
+    if not name and (topic_id != ZERO_UUID or context.api_version >= _FIRST_BY_ID):
         topic = broker.get_by_id(topic_id)
         if topic is None:
             raise UnknownTopicId("no topic has this id")

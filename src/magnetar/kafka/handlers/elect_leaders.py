@@ -32,6 +32,8 @@ async def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -
         return _refused(
             request, ErrorCode.INVALID_REQUEST, f"Unknown election type {kind}", context.api_version
         )
+    if request.timeout_ms == 0:  # Kafka waits for its controller, and here is no time to
+        return _refused(request, ErrorCode.REQUEST_TIMED_OUT, None, context.api_version)
     return ElectLeadersResponse(
         replica_election_results=[
             await _told(context.kafka.broker, topic, kind)
@@ -49,7 +51,7 @@ async def guard(request: Any, context: RequestContext, checks: Checks, answer: H
 
 
 def _refused(
-    request: ElectLeadersRequest, code: ErrorCode, message: str, version: int
+    request: ElectLeadersRequest, code: ErrorCode, message: str | None, version: int
 ) -> ElectLeadersResponse:
     """Return the same error for the request, which version 0 cannot tell, and for each of its partitions."""
     return ElectLeadersResponse(
@@ -89,5 +91,5 @@ def _elected(index: int, owner: Owned | None, kind: int) -> PartitionResult:
     return _row(index, code, "The partition is on its way to another broker.")
 
 
-def _row(index: int, code: ErrorCode, message: str) -> PartitionResult:
+def _row(index: int, code: ErrorCode, message: str | None) -> PartitionResult:
     return PartitionResult(partition_id=index, error_code=code, error_message=message)
