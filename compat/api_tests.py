@@ -10,6 +10,8 @@ _CONFIGS = "tests/handlers_admin/test_configs.py"
 _GROUPS = "tests/coordinators/test_conversation.py"
 _CLIENTS = "tests/end_to_end/test_clients.py"
 _CONSUMERS = "tests/end_to_end/test_consumer_protocol.py"
+_SHARE_ANSWERS = "tests/shares/test_answers.py"
+_SHARE_CONSUMERS = "tests/shares/test_share_consumers.py"
 _TRANSACTIONS = "tests/transactions/test_clients.py"
 _OPERATORS = "tests/transactions/test_operators.py"
 _TOKENS = "tests/security/test_delegation_tokens.py"
@@ -75,4 +77,16 @@ TESTS = {
     "ConsumerGroupDescribe": _CONSUMERS,
     "ListConfigResources": _CONFIGS,
     "DescribeTopicPartitions": _TOPICS,
+    "ShareGroupHeartbeat": _SHARE_CONSUMERS,
+    "ShareGroupDescribe": _SHARE_ANSWERS,
+    "ShareFetch": _SHARE_CONSUMERS,
+    "ShareAcknowledge": _SHARE_CONSUMERS,
+    "InitializeShareGroupState": _SHARE_ANSWERS,
+    "ReadShareGroupState": _SHARE_ANSWERS,
+    "WriteShareGroupState": _SHARE_ANSWERS,
+    "DeleteShareGroupState": _SHARE_ANSWERS,
+    "ReadShareGroupStateSummary": _SHARE_ANSWERS,
+    "DescribeShareGroupOffsets": _SHARE_ANSWERS,
+    "AlterShareGroupOffsets": _SHARE_ANSWERS,
+    "DeleteShareGroupOffsets": _SHARE_ANSWERS,
 }

@@ -216,6 +216,7 @@ class House:
             turn=SharedTurn(),
             tenancy=None,
             fetch_sessions=sessions,
+            shares=SimpleNamespace(forget=lambda account: None, desert=lambda account: None),
             requests=Requests(),
             quotas=SimpleNamespace(enabled=False, connected=lambda host: 0),
         )

@@ -21,7 +21,11 @@ class EntryPoint(NamedTuple):
 BUILT_IN = {
     "kafka": EntryPoint(
         "magnetar.kafka.handler:KafkaProtocolHandler",
-        ("magnetar.kafka.settings:KafkaSettings", "magnetar.kafka.coordinators.settings:GroupSettings"),
+        (
+            "magnetar.kafka.settings:KafkaSettings",
+            "magnetar.kafka.coordinators.settings:GroupSettings",
+            "magnetar.kafka.coordinators.share.settings:ShareSettings",
+        ),
     ),
     "pulsar": EntryPoint(
         "magnetar.pulsar.handler:PulsarProtocolHandler",

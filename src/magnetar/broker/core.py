@@ -34,7 +34,7 @@ from magnetar.broker.figures import Figures
 from magnetar.broker.identity import Identity, new_id, take_identity
 from magnetar.broker.idle_poll import IdlePoll
 from magnetar.broker.memory import MemoryBudget
-from magnetar.broker.names import CONSUMER_OFFSETS, INTERNAL_TOPICS, Naming, TopicName
+from magnetar.broker.names import CONSUMER_OFFSETS, INTERNAL_TOPICS, SHARE_GROUP_STATE, Naming, TopicName
 from magnetar.broker.namespaces import Namespaces
 from magnetar.broker.offers import Offers
 from magnetar.broker.offloading import Offloading
@@ -418,13 +418,13 @@ class Broker:
 
     def internal_partitions(self, local: str) -> int:
         """Return how many partitions a coordinators' topic gets when it is made, by the end of its name."""
-        settings = self.settings
-        is_groups = local.rpartition("/")[2] == CONSUMER_OFFSETS
-        return (
-            settings.topics.offsets_topic_num_partitions
-            if is_groups
-            else settings.topics.transaction_state_log_num_partitions
-        )
+        topics = self.settings.topics
+        name = local.rpartition("/")[2]
+        if name == CONSUMER_OFFSETS:
+            return topics.offsets_topic_num_partitions
+        if name == SHARE_GROUP_STATE:
+            return topics.share_coordinator_state_topic_num_partitions
+        return topics.transaction_state_log_num_partitions
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic with all it holds; raise `TopicNotFound`.

@@ -21,7 +21,8 @@ MAX_NAME_LENGTH = 249
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
-INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
+SHARE_GROUP_STATE = "__share_group_state"
+INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
 
 _SHORT = re.compile(r"[a-zA-Z0-9._-]+")
 _ENTITY = re.compile(r"[-=:.\w]+", re.ASCII)

@@ -292,6 +292,12 @@ class TopicSettings:
         unit="bytes",
         rule=at_least(1048576),
     )
+    share_coordinator_state_topic_num_partitions: int = setting(
+        50,
+        Kind.INT,
+        "Partitions of __share_group_state when the first share group makes it.",
+        rule=at_least(1),
+    )
     transaction_state_log_num_partitions: int = setting(
         50,
         Kind.INT,

@@ -169,10 +169,12 @@ class KafkaConnection:
             if answer.header.api_key == FETCH:
                 answer.stop()
         self._services.fetch_sessions.forget(self._account)
+        self._services.shares.forget(self._account)
         self._count()
         self._end()
 
     def _give_up_fetches(self) -> None:
+        self._services.shares.desert(self._account)
         for answer in self._serving.in_flight:
             if answer.parts is None and answer.header.api_key == FETCH:
                 answer.stop()

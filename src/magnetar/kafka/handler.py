@@ -18,6 +18,7 @@ from magnetar.broker.setting import HandlerSettings
 from magnetar.broker.settings import Settings
 from magnetar.broker.topic import Topic
 from magnetar.kafka.coordinators.settings import GroupSettings
+from magnetar.kafka.coordinators.share.settings import ShareSettings
 from magnetar.kafka.fetch_sessions import ROW_BYTES, FetchSessions
 from magnetar.kafka.figures import KafkaFigures
 from magnetar.kafka.group_progress import GroupProgress
@@ -43,7 +44,7 @@ class KafkaProtocolHandler(ProtocolHandler):
     """Serves Kafka's protocol."""
 
     protocol_name: ClassVar[str] = "kafka"
-    settings: ClassVar[tuple[type[HandlerSettings], ...]] = (KafkaSettings, GroupSettings)
+    settings: ClassVar[tuple[type[HandlerSettings], ...]] = (KafkaSettings, GroupSettings, ShareSettings)
     offers: ClassVar[tuple[type, ...]] = (KafkaServices,)
 
     def __init__(self, clock: Callable[[], int] = wall_clock_ms) -> None:
@@ -72,11 +73,13 @@ class KafkaProtocolHandler(ProtocolHandler):
         await broker.metadata.follow(rooms.configs)
         groups = rooms.groups()
         transactions = rooms.transactions()
+        shares = rooms.shares(groups)
         self.services = KafkaServices(
             broker=broker,
             partitions=partitions,
             groups=groups,
             transactions=transactions,
+            shares=shares,
             fetch_sessions=FetchSessions(
                 self._settings.of(KafkaSettings).max_incremental_fetch_session_cache_slots,
                 self._settings.connections.memory_requests_bytes // _SESSIONS_PART // ROW_BYTES,
@@ -94,18 +97,20 @@ class KafkaProtocolHandler(ProtocolHandler):
         tenancy: Tenancy | None = None
         if self._settings.names.kafka_enable_multi_tenant_metadata:
             self.services.by_tenant = True
-            tenancy = Tenancy(self.services, rooms.groups, rooms.transactions)
+            tenancy = Tenancy(self.services, rooms)
 
         self._tenancy = tenancy
 
         async def forget(topic: Topic) -> None:
             await groups.on_topic_deleted(topic.kafka_name)
+            await shares.forget_topic(topic)
             if tenancy is not None:
-                await tenancy.forget(topic.kafka_name)
+                await tenancy.forget(topic)
 
         async def follow(bundle: Bundle) -> None:
             await groups.follow_ownership()
             await transactions.follow_ownership()
+            await shares.follow_ownership()
             if tenancy is not None:
                 await tenancy.follow_ownership()
 
@@ -145,6 +150,7 @@ class KafkaProtocolHandler(ProtocolHandler):
             "the Kafka handler",
             [
                 ("transactions", self.services.transactions.close),
+                ("share groups", self.services.shares.close),
                 ("groups", self.services.groups.close),
                 *([("tenants' groups and transactions", tenancy.close)] if tenancy is not None else []),
                 ("partitions", self.services.partitions.close),

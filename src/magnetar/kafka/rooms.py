@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker
-from magnetar.broker.names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from magnetar.broker.names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from magnetar.broker.producers import EndTransactionMarker
 from magnetar.broker.settings import Settings
 from magnetar.kafka.coordinators.decision import Marker as LogMarker
 from magnetar.kafka.coordinators.decision import Transaction
 from magnetar.kafka.coordinators.groups import GroupCoordinator
 from magnetar.kafka.coordinators.settings import GroupSettings
+from magnetar.kafka.coordinators.share.settings import ShareSettings
 from magnetar.kafka.group_configs import GroupConfigStore
 from magnetar.kafka.offsets_log import LedgerOffsetsLog
 from magnetar.kafka.partitions.registry import Partitions
 from magnetar.kafka.producer_ids import ProducerIds
 from magnetar.kafka.settings import KafkaSettings
+from magnetar.kafka.shares.lazy import LazyShares
 from magnetar.kafka.topics_of_groups import TopicsOfGroups
 from magnetar.kafka.transactions.coordinator import TransactionCoordinator
 from magnetar.kafka.transactions.markers import Markers
+
+if TYPE_CHECKING:
+    from magnetar.kafka.shares.shares import Shares
 
 
 class Rooms:
@@ -60,6 +66,21 @@ class Rooms:
             self._broker.background,
             pulsars=self._broker.transactions if topic == TRANSACTION_STATE else None,
         )
+
+    def shares(self, groups: GroupCoordinator, topic: str = SHARE_GROUP_STATE) -> LazyShares:
+        """Return the share groups of a coordinator whose state is kept in a topic, made when somebody asks for them."""
+
+        def make() -> Shares:
+            from magnetar.kafka.shares.shares import Shares
+
+            return Shares(
+                self._broker,
+                self._partitions,
+                lambda group_id: groups.configs.of(group_id, ShareSettings),
+                topic,
+            )
+
+        return LazyShares(make, lambda: self._broker.get(topic) is not None)
 
     def _end_offsets(
         self, topic: str, partition: int, marker: EndTransactionMarker

@@ -20,14 +20,15 @@ Handler = Callable[[Any, Any], Coroutine[Any, Any, Any]]
 class Guard(StrEnum):
     """Who may ask, on a broker that has grants.
 
-    TOPICS, GROUPS, TRANSACTIONS and CLUSTER are modules of `magnetar.kafka.authorization`: the function there that has
-    the API's name answers what the client may not do, and asks the handler for the rest.
+    TOPICS, GROUPS, TRANSACTIONS, CLUSTER and SHARES are modules of `magnetar.kafka.authorization`: the function there
+    that has the API's name answers what the client may not do, and asks the handler for the rest.
     """
 
     TOPICS = "topics"
     GROUPS = "groups"
     TRANSACTIONS = "transactions"
     CLUSTER = "cluster"
+    SHARES = "shares"
     OWN = "own"
     """The function ``guard`` in the handler's own file."""
     OPEN = "open"

@@ -16,6 +16,7 @@ from magnetar.kafka.wakeups import Wakeups
 
 if TYPE_CHECKING:
     from magnetar.kafka.coordinators.groups import GroupCoordinator
+    from magnetar.kafka.shares.lazy import LazyShares
     from magnetar.kafka.transactions.coordinator import TransactionCoordinator
 
 
@@ -27,6 +28,7 @@ class KafkaServices:
     partitions: Partitions
     groups: GroupCoordinator
     transactions: TransactionCoordinator
+    shares: LazyShares
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     wakeups: Wakeups

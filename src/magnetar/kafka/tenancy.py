@@ -11,15 +11,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from magnetar.broker.errors import InvalidTopic
-from magnetar.broker.names import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE, Naming, TopicName
+from magnetar.broker.names import (
+    CONSUMER_OFFSETS,
+    INTERNAL_TOPICS,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+    Naming,
+    TopicName,
+)
+from magnetar.broker.topic import Topic
 from magnetar.kafka.configs.entries import ConfigResourceType
 from magnetar.kafka.coordinators.groups import GroupCoordinator
 from magnetar.kafka.route import Names
 from magnetar.kafka.services import KafkaServices
-from magnetar.kafka.transactions.coordinator import TransactionCoordinator
+
+if TYPE_CHECKING:
+    from magnetar.kafka.shares.lazy import LazyShares
+    from magnetar.kafka.transactions.coordinator import TransactionCoordinator
 
 _MAX_SPELLED = 10_000
 
@@ -66,19 +77,23 @@ class Home:
         return name
 
 
+class MakesCoordinators(Protocol):
+    """Makes coordinators, each for what is kept in the topic of a name; none of them is started."""
+
+    def groups(self, topic: str) -> GroupCoordinator: ...
+
+    def transactions(self, topic: str) -> TransactionCoordinator: ...
+
+    def shares(self, groups: GroupCoordinator, topic: str) -> LazyShares: ...
+
+
 class Tenancy:
     """The homes of one broker's clients."""
 
-    def __init__(
-        self,
-        services: KafkaServices,
-        groups: Callable[[str], GroupCoordinator],
-        transactions: Callable[[str], TransactionCoordinator],
-    ) -> None:
-        """``groups`` and ``transactions`` make those that are kept in the topic of that name."""
+    def __init__(self, services: KafkaServices, rooms: MakesCoordinators) -> None:
+        """``rooms`` makes each tenant's coordinators."""
         self._services = services
-        self._groups = groups
-        self._transactions = transactions
+        self._rooms = rooms
         self._by_tenant: dict[str, KafkaServices] = {}
 
     async def home(self, user: str) -> Home:
@@ -101,9 +116,12 @@ class Tenancy:
             return replace(self._services, home=home)
         if tenant not in self._by_tenant:
             inside = f"{tenant}/{naming.metadata_namespace}"
-            groups = self._groups(f"{inside}/{CONSUMER_OFFSETS}")
-            transactions = self._transactions(f"{inside}/{TRANSACTION_STATE}")
-            self._by_tenant[tenant] = replace(self._services, groups=groups, transactions=transactions)
+            groups = self._rooms.groups(f"{inside}/{CONSUMER_OFFSETS}")
+            transactions = self._rooms.transactions(f"{inside}/{TRANSACTION_STATE}")
+            shares = self._rooms.shares(groups, f"{inside}/{SHARE_GROUP_STATE}")
+            self._by_tenant[tenant] = replace(
+                self._services, groups=groups, transactions=transactions, shares=shares
+            )
             await groups.start()
             await transactions.start()
         return replace(self._by_tenant[tenant], home=home)
@@ -112,21 +130,24 @@ class Tenancy:
         """Return the groups of each tenant that has had clients, but for those that are everybody's."""
         return [(tenant, services.groups) for tenant, services in self._by_tenant.items()]
 
-    async def forget(self, topic: str) -> None:
+    async def forget(self, topic: Topic) -> None:
         """Let every tenant's groups know that a topic is gone."""
         for services in list(self._by_tenant.values()):
-            await services.groups.on_topic_deleted(topic)
+            await services.groups.on_topic_deleted(topic.kafka_name)
+            await services.shares.forget_topic(topic)
 
     async def follow_ownership(self) -> None:
         """Have every tenant's groups follow what has come to this broker or gone."""
         for services in list(self._by_tenant.values()):
             await services.groups.follow_ownership()
             await services.transactions.follow_ownership()
+            await services.shares.follow_ownership()
 
     async def close(self) -> None:
         """Finish what is in hand."""
         for services in self._by_tenant.values():
             await services.transactions.close()
+            await services.shares.close()
             await services.groups.close()
 
 

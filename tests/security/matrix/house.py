@@ -48,6 +48,8 @@ _SETTINGS = {
     "connection.failed.authentication.delay.ms": "0",
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "share.auto.offset.reset": "earliest",
     "advertised.address": "127.0.0.1",
     "data.dir": ".",
     "ssl.keystore.password": "garnet",

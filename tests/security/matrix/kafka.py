@@ -22,12 +22,13 @@ from magnetar.wire.kafka.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnTopic,
 )
 from magnetar.wire.kafka.messages.init_producer_id_request import InitProducerIdRequest
+from magnetar.wire.kafka.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from magnetar.wire.kafka.primitives import ZERO_UUID
 from tests.security.matrix.asking import Ask, Outcome
 from tests.security.matrix.house import Asker, Client, House
 from tests.wire.values import OUTLINE
 
-RUBY, RUBIES = TopicName("red", "default", "ruby"), "rubies"
+RUBY, RUBIES, SHARED = TopicName("red", "default", "ruby"), "rubies", "shared-rubies"
 _REFUSALS = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -128,6 +129,7 @@ async def furnish(house: House) -> None:
             assert frame is not None
             assert set(_codes(_decoded(request, _VERSIONS[handler, "short"], frame))) == {0}
     await _open_transaction(client)
+    await _share_group(client)
     client.close()
 
 
@@ -153,6 +155,21 @@ async def _open_transaction(client: Client) -> None:
         ),
         3,
     )
+
+
+async def _share_group(client: Client) -> None:
+    """Have a member of a share group read red's topic."""
+    for epoch in (0, -1):  # it has left again, so that offsets may be changed
+        request = ShareGroupHeartbeatRequest(
+            group_id=SHARED,
+            member_id="garnet",
+            member_epoch=epoch,
+            subscribed_topic_names=["red/default/ruby"] if epoch == 0 else None,
+        )
+        send(client, request, 1)
+        frame = await client.frame()
+        assert frame is not None
+        assert set(_codes(_decoded(request, 1, frame))) == {0}
 
 
 def send(client: Client, request: Message, version: int) -> None:
@@ -223,6 +240,17 @@ _WAYS = {
     "write_txn_markers": _BY_NAME,
     "end_txn": ("hers", "anybody's"),
     "describe_transactions": ("hers", "anybody's"),
+    "share_group_heartbeat": _BY_NAME,
+    "share_fetch": ("id",),
+    "share_acknowledge": ("id",),
+    "initialize_share_group_state": ("id",),
+    "read_share_group_state": ("id",),
+    "write_share_group_state": ("id",),
+    "delete_share_group_state": ("id",),
+    "read_share_group_state_summary": ("id",),
+    "describe_share_group_offsets": (*_BY_NAME, "all"),
+    "alter_share_group_offsets": _BY_NAME,
+    "delete_share_group_offsets": _BY_NAME,
 }
 _VERSIONS = {
     ("produce", "short"): 12,
@@ -405,6 +433,40 @@ def _markers(t: Any, way: str, name: str, topic_id: bytes) -> Message:
     return t.WriteTxnMarkersRequest(markers=[marker])
 
 
+def _share_fetch(t: Any, way: str, name: str, topic_id: bytes) -> Message:
+    topic = t.FetchTopic(topic_id=topic_id, partitions=[t.FetchPartition(partition_index=0)])
+    return t.ShareFetchRequest(
+        group_id=SHARED, member_id=_MEMBER, max_wait_ms=0, max_records=10, batch_size=10, topics=[topic]
+    )
+
+
+def _share_acknowledge(t: Any, way: str, name: str, topic_id: bytes) -> Message:
+    batch = t.AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[1])
+    rows = [t.AcknowledgePartition(partition_index=0, acknowledgement_batches=[batch])]
+    topic = t.AcknowledgeTopic(topic_id=topic_id, partitions=rows)
+    return t.ShareAcknowledgeRequest(
+        group_id=SHARED, member_id=_MEMBER, share_session_epoch=1, topics=[topic]
+    )
+
+
+def _share_state(request: str, topic: str, t: Any, way: str, name: str, topic_id: bytes) -> Message:
+    rows = [getattr(t, topic)(topic_id=topic_id, partitions=[t.PartitionData(partition=0)])]
+    return getattr(t, request)(group_id=SHARED, topics=rows)  # type: ignore[no-any-return]
+
+
+def _share_offsets(t: Any, way: str, name: str, topic_id: bytes) -> Message:
+    topic = t.DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=[0])
+    topics = None if way == "all" else [topic]
+    group = t.DescribeShareGroupOffsetsRequestGroup(group_id=SHARED, topics=topics)
+    return t.DescribeShareGroupOffsetsRequest(groups=[group])
+
+
+def _alter_share_offsets(t: Any, way: str, name: str, topic_id: bytes) -> Message:
+    rows = [t.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=0)]
+    topic = t.AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=rows)
+    return t.AlterShareGroupOffsetsRequest(group_id=SHARED, topics=[topic])
+
+
 def _simple(request: str, t: Any, *_: Any, **given: Any) -> Message:
     return getattr(t, request)(**given)  # type: ignore[no-any-return]
 
@@ -511,4 +573,24 @@ _MAKERS: dict[str, Any] = {
         transactional_ids=[OPEN_TRANSACTION if way == "hers" else "garnish"]
     ),
     "list_transactions": partial(_simple, "ListTransactionsRequest"),
+    "share_group_heartbeat": lambda t, way, name, topic_id: t.ShareGroupHeartbeatRequest(
+        group_id=SHARED, member_id=_MEMBER, subscribed_topic_names=[name]
+    ),
+    "share_group_describe": partial(_simple, "ShareGroupDescribeRequest", group_ids=[SHARED]),
+    "share_fetch": _share_fetch,
+    "share_acknowledge": _share_acknowledge,
+    "initialize_share_group_state": partial(
+        _share_state, "InitializeShareGroupStateRequest", "InitializeStateData"
+    ),
+    "read_share_group_state": partial(_share_state, "ReadShareGroupStateRequest", "ReadStateData"),
+    "write_share_group_state": partial(_share_state, "WriteShareGroupStateRequest", "WriteStateData"),
+    "delete_share_group_state": partial(_share_state, "DeleteShareGroupStateRequest", "DeleteStateData"),
+    "read_share_group_state_summary": partial(
+        _share_state, "ReadShareGroupStateSummaryRequest", "ReadStateSummaryData"
+    ),
+    "describe_share_group_offsets": _share_offsets,
+    "alter_share_group_offsets": _alter_share_offsets,
+    "delete_share_group_offsets": lambda t, way, name, topic_id: t.DeleteShareGroupOffsetsRequest(
+        group_id=SHARED, topics=[t.DeleteShareGroupOffsetsRequestTopic(topic_name=name)]
+    ),
 }

@@ -11,7 +11,7 @@ from typing import TypeVar
 from magnetar.kafka.coordinators.caller import Caller
 from magnetar.kafka.coordinators.decision import Assigned, Decision, Release, Token
 from magnetar.kafka.coordinators.group import ClassicGroup, GroupState, Member, Protocols
-from magnetar.kafka.coordinators.kinds import Kinds, end_of
+from magnetar.kafka.coordinators.kinds import Kinds, end_of, gives_way
 from magnetar.kafka.coordinators.rebalance import (
     Rebalancer,
     join_key,
@@ -69,7 +69,7 @@ class ClassicGroups:
         self.check(request)
         taken = self._kinds.groups.get(request.group_id)
         known = taken if isinstance(taken, ClassicGroup) else None
-        if taken is not None and known is None and not taken.is_empty:
+        if taken is not None and known is None and not gives_way(taken):
             raise CoordinatorRefused(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Group {request.group_id} is not a classic group."
             )

@@ -16,6 +16,7 @@ from magnetar.broker.setting import HandlerSettings, SettingDef, definitions_of
 from magnetar.broker.settings import Settings
 from magnetar.broker.values import Kind, Rule, Value, parse
 from magnetar.kafka.coordinators.settings import GroupSettings
+from magnetar.kafka.coordinators.share.settings import ShareSettings
 
 Part = TypeVar("Part", bound=HandlerSettings)
 Own = dict[str, str]
@@ -109,11 +110,57 @@ GROUP_CONFIGS: dict[str, GroupConfigDef] = _lines(
         least="group_consumer_min_assignment_interval_ms",
         most="group_consumer_max_assignment_interval_ms",
     ),
+    stands_for("share.auto.offset.reset", ShareSettings, "share_auto_offset_reset"),
+    stands_for("share.isolation.level", ShareSettings, "share_isolation_level"),
+    stands_for("share.renew.acknowledge.enable", ShareSettings, "share_renew_acknowledge_enable"),
+    stands_for(
+        "share.session.timeout.ms",
+        ShareSettings,
+        "group_share_session_timeout_ms",
+        least="group_share_min_session_timeout_ms",
+        most="group_share_max_session_timeout_ms",
+    ),
+    stands_for(
+        "share.heartbeat.interval.ms",
+        ShareSettings,
+        "group_share_heartbeat_interval_ms",
+        least="group_share_min_heartbeat_interval_ms",
+        most="group_share_max_heartbeat_interval_ms",
+    ),
+    stands_for(
+        "share.assignment.interval.ms",
+        ShareSettings,
+        "group_share_assignment_interval_ms",
+        least="group_share_min_assignment_interval_ms",
+        most="group_share_max_assignment_interval_ms",
+    ),
+    stands_for(
+        "share.record.lock.duration.ms",
+        ShareSettings,
+        "group_share_record_lock_duration_ms",
+        least="group_share_min_record_lock_duration_ms",
+        most="group_share_max_record_lock_duration_ms",
+    ),
+    stands_for(
+        "share.delivery.count.limit",
+        ShareSettings,
+        "group_share_delivery_count_limit",
+        least="group_share_min_delivery_count_limit",
+        most="group_share_max_delivery_count_limit",
+    ),
+    stands_for(
+        "share.partition.max.record.locks",
+        ShareSettings,
+        "group_share_partition_max_record_locks",
+        least="group_share_min_partition_max_record_locks",
+        most="group_share_max_partition_max_record_locks",
+    ),
 )
 """All that have an effect, by their names."""
 
 SESSIONS_AND_HEARTBEATS: list[tuple[str, str]] = [
-    ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms")
+    ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"),
+    ("share.session.timeout.ms", "share.heartbeat.interval.ms"),
 ]
 """Pairs of which the first must be greater than the second, where a group has either of its own."""
 

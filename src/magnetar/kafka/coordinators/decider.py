@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
+from typing import TYPE_CHECKING
 
 from magnetar.kafka.coordinators.caller import Caller
 from magnetar.kafka.coordinators.classic import ClassicGroups
@@ -33,6 +34,8 @@ from magnetar.kafka.coordinators.migration import GroupMigration
 from magnetar.kafka.coordinators.offsets import GroupOffsets
 from magnetar.kafka.coordinators.pending import Name
 from magnetar.kafka.coordinators.settings import GroupSettings
+from magnetar.kafka.coordinators.share.group import ShareGroup
+from magnetar.kafka.coordinators.share.settings import ShareSettings
 from magnetar.wire.kafka.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from magnetar.wire.kafka.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from magnetar.wire.kafka.messages.group_metadata_value import GroupMetadataValue
@@ -44,6 +47,11 @@ from magnetar.wire.kafka.messages.leave_group_request import LeaveGroupRequest
 from magnetar.wire.kafka.messages.leave_group_response import LeaveGroupResponse
 from magnetar.wire.kafka.messages.sync_group_request import SyncGroupRequest
 from magnetar.wire.kafka.messages.sync_group_response import SyncGroupResponse
+
+if TYPE_CHECKING:
+    from magnetar.kafka.coordinators.share.members import ShareGroups
+    from magnetar.wire.kafka.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
+    from magnetar.wire.kafka.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse
 
 _FACTS_AT_ONCE = 500
 _FACTS_OF_A_MEMBER = 3
@@ -75,10 +83,24 @@ class GroupsDecider:
         self.foreign = 0
         """Records of kinds that are not known here: a snapshot would lose them."""
         self._kinds = kinds
+        self._topics = topics or NoTopics()
+        self._share_settings = lambda group_id: of(group_id, ShareSettings)
+        self._share: ShareGroups | None = None
+
+    @property
+    def share(self) -> ShareGroups:
+        """The share groups; their modules are for brokers that have some."""
+        if self._share is None:
+            from magnetar.kafka.coordinators.share.members import ShareGroups
+
+            self._share = ShareGroups(self._share_settings, self._topics)
+        return self._share
 
     def _forget(self, group: AnyGroup) -> None:
         if isinstance(group, ConsumerGroup):
             self.consumer.forget(group)
+        elif isinstance(group, ShareGroup):
+            self.share.forget(group)
         else:
             self.classic.forget(group)
 
@@ -96,6 +118,26 @@ class GroupsDecider:
         decision = self.consumer.heartbeat(group, request, caller, now_ms)
         self._kinds.take(group)
         return replace(decision, facts=ended + decision.facts) if ended else decision
+
+    def share_heartbeat(
+        self, request: ShareGroupHeartbeatRequest, caller: Beating, now_ms: int
+    ) -> Decision[ShareGroupHeartbeatResponse]:
+        """Take in what a member of a share group says (KIP-932)."""
+        group = self._kinds.share(request.group_id, create=request.member_epoch == 0)
+        if request.member_epoch < 0:
+            return self.share.leave(group, request)
+        decision = self.share.heartbeat(group, request, caller, now_ms)
+        self._kinds.take(group)
+        return decision
+
+    def make_share_group(self, group_id: str) -> Decision[ShareGroup]:
+        """Return a share group; one that is not there is made, and nobody is in it."""
+        from magnetar.kafka.coordinators.share.facts import group_fact
+
+        known = group_id in self.groups
+        group = self._kinds.share(group_id, create=True)
+        self._kinds.take(group)
+        return Decision(() if known else (group_fact(group),), group)
 
     # What members of either kind of group ask with the classic protocol.
 
@@ -149,10 +191,10 @@ class GroupsDecider:
             self._replay_group(said.group_id, said.value)
         else:
             about = read_consumer_fact(stated.key, stated.value)
-            if about is None:
-                self.foreign += 1
-            else:
+            if about is not None:
                 self._replay_consumer(about)
+            elif not self._replay_share(stated):
+                self.foreign += 1
 
     def _replay_consumer(self, about: ConsumerFact) -> None:
         known = self.groups.get(about.group_id)
@@ -167,17 +209,36 @@ class GroupsDecider:
             if known.offsets:
                 self.groups[about.group_id] = ClassicGroup(about.group_id, offsets=known.offsets)
 
+    def _replay_share(self, stated: Fact) -> bool:
+        from magnetar.kafka.coordinators.share.facts import read_share_group_fact
+
+        about = read_share_group_fact(stated.key, stated.value)
+        if about is None:
+            return False
+        known = self.groups.get(about.group_id)
+        if not isinstance(known, ShareGroup):
+            if about.is_end:
+                return True
+            known = self.groups[about.group_id] = ShareGroup(about.group_id)
+        about.apply(known)
+        if about.ends:
+            del self.groups[about.group_id]
+        return True
+
     def resume(self, now_ms: int) -> Decision[None]:
         """Begin deadlines anew for the members that the facts tell of."""
         groups = [each for each in self.groups.values() if isinstance(each, ConsumerGroup)]
         self.consumer.resume(groups, now_ms)
+        if shares := [each for each in self.groups.values() if isinstance(each, ShareGroup)]:
+            self.share.resume(shares, now_ms)
         return self.classic.resume(now_ms)
 
     def done(self, action: Action, result: object, now_ms: int) -> Decision[None]:
         """Hear that an assignment is durable, or what a thread made for a consumer group."""
         if isinstance(action, Assigned):
             return self.classic.kept(action, now_ms)
-        assert isinstance(action, MakeTarget | ResolveRegexes)
+        if not isinstance(action, MakeTarget | ResolveRegexes):
+            return self._share_target_made(action, result)
         group = self.groups.get(action.group_id)
         if not isinstance(group, ConsumerGroup):
             return Decision((), None)
@@ -187,9 +248,23 @@ class GroupsDecider:
         assert isinstance(result, dict | Exception)
         return self.consumer.resolved(group, action, result, now_ms)
 
+    def _share_target_made(self, action: Action, result: object) -> Decision[None]:
+        from magnetar.kafka.coordinators.share.members import MakeShareTarget
+
+        assert isinstance(action, MakeShareTarget)
+        assert isinstance(result, dict | Exception)
+        group = self.groups.get(action.group_id)
+        return (
+            self.share.target_made(group, action, result)
+            if isinstance(group, ShareGroup)
+            else Decision((), None)
+        )
+
     def wake_ms(self) -> int | None:
         """Return when a member's time is over, or a rebalance's."""
         times = [self.classic.timers.wake_ms(), self.consumer.timers.wake_ms()]
+        if self._share is not None:
+            times.append(self._share.timers.wake_ms())
         return min((each for each in times if each is not None), default=None)
 
     def expire(self, now_ms: int) -> Decision[None]:
@@ -199,7 +274,17 @@ class GroupsDecider:
             group = self.groups.get(key.group_id)
             if isinstance(group, ConsumerGroup):
                 decisions.append(self.consumer.expire(group, key.member_id, now_ms))
-        return together([*decisions, self.classic.expire(now_ms)])
+        return together([*decisions, self._expire_share(now_ms), self.classic.expire(now_ms)])
+
+    def _expire_share(self, now_ms: int) -> Decision[None]:
+        if self._share is None:
+            return Decision((), None)
+        due = []
+        for key in self._share.timers.take_due(now_ms):
+            group = self.groups.get(key.group_id)
+            if isinstance(group, ShareGroup):
+                due.append((group, key.member_id))
+        return self._share.expire(due)
 
     def _replay_offset(self, said: OffsetFact) -> None:
         if said.committed is not None:
@@ -216,7 +301,7 @@ class GroupsDecider:
 
     def _replay_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
         known = self.groups.get(group_id)
-        if value is None and isinstance(known, ConsumerGroup):
+        if value is None and isinstance(known, ConsumerGroup | ShareGroup):
             return  # it was empty when the other kind took its name
         self.groups.pop(group_id, None)
         offsets = known.offsets if known is not None else {}
@@ -270,6 +355,6 @@ def together(decisions: Sequence[Decision[None]]) -> Decision[None]:
 
 def _facts_about(group: AnyGroup) -> int:
     """Return about how many facts make a group what it is, but for its offsets."""
-    if isinstance(group, ConsumerGroup):
+    if isinstance(group, ConsumerGroup | ShareGroup):
         return _FACTS_OF_A_MEMBER * len(group.members) + 2
     return group.stored is not None

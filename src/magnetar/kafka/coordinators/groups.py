@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from magnetar.broker.background import Background, Repeated
 from magnetar.broker.ownership import Owned
@@ -28,6 +28,8 @@ from magnetar.kafka.coordinators.offsets import TopicPartition
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.shard import Shard
+from magnetar.kafka.coordinators.share.group import ShareGroup
+from magnetar.kafka.coordinators.share.settings import ShareSettings
 from magnetar.kafka.coordinators.telling import Row, Telling
 from magnetar.kafka.coordinators.views import GroupView, view
 from magnetar.wire.kafka.errors import ErrorCode
@@ -42,6 +44,13 @@ from magnetar.wire.kafka.messages.leave_group_request import LeaveGroupRequest
 from magnetar.wire.kafka.messages.leave_group_response import LeaveGroupResponse
 from magnetar.wire.kafka.messages.sync_group_request import SyncGroupRequest
 from magnetar.wire.kafka.messages.sync_group_response import SyncGroupResponse
+
+if TYPE_CHECKING:
+    from magnetar.wire.kafka.messages.share_group_describe_response import (
+        DescribedGroup as DescribedShareGroup,
+    )
+    from magnetar.wire.kafka.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
+    from magnetar.wire.kafka.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse
 
 _LOADS_AT_ONCE = 4
 _STARTED_NS = time.time_ns() - time.monotonic_ns()
@@ -230,13 +239,32 @@ class GroupCoordinator:
         except CoordinatorRefused as refused:
             return ConsumerGroupHeartbeatResponse(error_code=refused.code, error_message=str(refused))
 
+    async def share_heartbeat(
+        self, request: ShareGroupHeartbeatRequest, caller: Beating
+    ) -> ShareGroupHeartbeatResponse:
+        """Answer with what a member of a share group fetches from now (KIP-932). Raises `CoordinatorRefused`."""
+        now_ms = self._clock()
+        return await self._ask(
+            request.group_id, lambda decider, token: decider.share_heartbeat(request, caller, now_ms)
+        )
+
+    def share_group(self, group_id: str) -> ShareGroup | None:
+        """Return a share group, to look at, None where there is none. Raises `CoordinatorRefused`."""
+        group = self._shard(group_id).check_loaded().groups.get(group_id)
+        return group if isinstance(group, ShareGroup) else None
+
+    async def make_share_group(self, group_id: str) -> ShareGroup:
+        """Return a share group, made if there is none, durable then. Raises `CoordinatorRefused`."""
+        return await self._ask(group_id, lambda decider, token: decider.make_share_group(group_id))
+
     def _act(self, action: Action) -> Awaitable[object] | None:
         """Do what takes longer than a decision may."""
         if isinstance(action, MakeTarget):
             return asyncio.to_thread(action.make)
         if isinstance(action, ResolveRegexes):
             return resolve(self._topics, action.regexes, action.shows)
-        return None
+        make = getattr(action, "make", None)  # a target of share groups, whose modules may not be loaded
+        return None if make is None else asyncio.to_thread(make)
 
     # Offsets.
 
@@ -366,14 +394,33 @@ class GroupCoordinator:
             raise CoordinatorRefused(ErrorCode.GROUP_ID_NOT_FOUND, why)
         return described(group, self._topics, self.settings)
 
+    def describe_share(self, group_id: str) -> DescribedShareGroup:
+        """Return a share group, as it is told. Raises `CoordinatorRefused`."""
+        from magnetar.kafka.coordinators.share.views import described as described_share
+
+        group = self._shard(group_id).check_loaded().groups.get(group_id)
+        if not isinstance(group, ShareGroup):
+            why = (
+                f"Group {group_id} not found." if group is None else f"Group {group_id} is not a share group."
+            )
+            raise CoordinatorRefused(ErrorCode.GROUP_ID_NOT_FOUND, why)
+        return described_share(group, self._topics)
+
     def _view(self, decider: GroupsDecider, group: AnyGroup, now_ms: int) -> GroupView:
         if isinstance(group, ConsumerGroup):
             return consumer_view(group, self._topics, self.settings, decider.consumer.timers, now_ms)
+        if isinstance(group, ShareGroup):
+            from magnetar.kafka.coordinators.share.views import share_view
+
+            return share_view(
+                group, self.configs.of(group.group_id, ShareSettings), decider.share.timers, now_ms
+            )
         return view(group, decider.classic.timers, now_ms)
 
     def committed(self, group_id: str) -> dict[str, dict[int, Committed]]:
         """Return a copy of what a group committed. Raises `CoordinatorRefused`."""
-        offsets = self._shard(group_id).check_loaded().offsets.fetch(group_id)
+        group = self._shard(group_id).check_loaded().groups.get(group_id)
+        offsets = {} if group is None else group.offsets
         return {topic: dict(partitions) for topic, partitions in offsets.items()}
 
     def partition_of(self, group_id: str) -> int:

@@ -11,9 +11,15 @@ from magnetar.kafka.coordinators.decision import Fact
 from magnetar.kafka.coordinators.facts import group_fact
 from magnetar.kafka.coordinators.group import ClassicGroup
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.kafka.coordinators.share.group import ShareGroup
 from magnetar.wire.kafka.errors import ErrorCode
 
-AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup
+AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup | ShareGroup
+
+
+def gives_way(group: AnyGroup) -> bool:
+    """Whether a group of another kind may take its name: a share group never gives it, as in Kafka."""
+    return group.is_empty and not isinstance(group, ShareGroup)
 
 
 class Kinds:
@@ -35,12 +41,27 @@ class Kinds:
             raise CoordinatorRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
         if known is None:
             return ConsumerGroup(group_id), ()
-        if not known.is_empty:
+        if not gives_way(known):
             raise CoordinatorRefused(
                 ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group."
             )
+        assert isinstance(known, ClassicGroup)
         ended = (group_fact(group_id, None),) if known.stored is not None else ()
         return ConsumerGroup(group_id, offsets=known.offsets), ended
+
+    def share(self, group_id: str, *, create: bool) -> ShareGroup:
+        """Return the share group of that name; one of another kind gives way to none."""
+        known = self.groups.get(group_id)
+        if isinstance(known, ShareGroup):
+            return known
+        if known is None and create:
+            return ShareGroup(group_id)
+        raise CoordinatorRefused(
+            ErrorCode.GROUP_ID_NOT_FOUND,
+            f"Share group {group_id} not found."
+            if known is None
+            else f"Group {group_id} is not a share group.",
+        )
 
     def take(self, group: AnyGroup) -> None:
         """Give the group its name, whatever had it before."""
@@ -60,11 +81,19 @@ class Kinds:
 
 def end_of(group: AnyGroup) -> Iterable[Fact]:
     """Return the facts of a group's end, but for its offsets'."""
+    if isinstance(group, ShareGroup):
+        from magnetar.kafka.coordinators.share import facts
+
+        return facts.group_end(group)
     return group_end(group) if isinstance(group, ConsumerGroup) else (group_fact(group.group_id, None),)
 
 
 def facts_about(group: AnyGroup) -> Iterable[Fact]:
     """Return the facts that make a group what it is, but for its offsets."""
+    if isinstance(group, ShareGroup):
+        from magnetar.kafka.coordinators.share import facts
+
+        return facts.facts_of(group)
     if isinstance(group, ConsumerGroup):
         return facts_of(group)
     return () if group.stored is None else (group_fact(group.group_id, group.stored),)

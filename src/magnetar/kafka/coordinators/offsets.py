@@ -12,7 +12,7 @@ from magnetar.kafka.coordinators.classic import ClassicGroups
 from magnetar.kafka.coordinators.decision import Decision, Fact, Marker, Transaction
 from magnetar.kafka.coordinators.facts import NO_TIMESTAMP, Committed, Committer, OffsetCommit, offset_fact
 from magnetar.kafka.coordinators.group import ClassicGroup
-from magnetar.kafka.coordinators.kinds import AnyGroup, Kinds
+from magnetar.kafka.coordinators.kinds import AnyGroup, Kinds, gives_way
 from magnetar.kafka.coordinators.pending import Name, PendingOffsets
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.wire.kafka.errors import ErrorCode
@@ -144,7 +144,11 @@ class GroupOffsets:
                 ]
                 facts += self._drop(group, topic, gone)
             waits = isinstance(group, ClassicGroup) and group.pending
-            if group.is_empty and not group.offsets and not (waits or self.pending.of_group(group.group_id)):
+            if (
+                gives_way(group)
+                and not group.offsets
+                and not (waits or self.pending.of_group(group.group_id))
+            ):
                 facts += self._drop_group(group)
         return Decision(tuple(facts), None)
 

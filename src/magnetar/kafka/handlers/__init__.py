@@ -197,5 +197,53 @@ ROUTES = (
         names=names("topics.name cursor.topic_name", "topics.name next_cursor.topic_name"),
         asks=True,
     ),
+    Route(
+        ApiKey.SHARE_GROUP_HEARTBEAT,
+        versions(1, 1),
+        guard=Guard.SHARES,
+        names=names("subscribed_topic_names", ""),
+    ),
+    Route(
+        ApiKey.SHARE_GROUP_DESCRIBE,
+        versions(1, 1),
+        guard=Guard.SHARES,
+        names=names(
+            "",
+            "groups.members.assignment.topic_partitions.topic_name groups.members.subscribed_topic_names",
+        ),
+        asks=True,
+    ),
+    Route(ApiKey.SHARE_FETCH, versions(1, 2), guard=Guard.SHARES, names=NO_TOPICS),
+    Route(ApiKey.SHARE_ACKNOWLEDGE, versions(1, 2), guard=Guard.SHARES, names=NO_TOPICS),
+    Route(ApiKey.INITIALIZE_SHARE_GROUP_STATE, versions(0, 0), guard=Guard.SHARES, names=NO_TOPICS),
+    Route(ApiKey.READ_SHARE_GROUP_STATE, versions(0, 0), guard=Guard.SHARES, names=NO_TOPICS),
+    Route(ApiKey.WRITE_SHARE_GROUP_STATE, versions(0, 1), guard=Guard.SHARES, names=NO_TOPICS),
+    Route(ApiKey.DELETE_SHARE_GROUP_STATE, versions(0, 0), guard=Guard.SHARES, names=NO_TOPICS),
+    Route(
+        ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+        versions(0, 1),
+        guard=Guard.SHARES,
+        names=NO_TOPICS,
+        asks=True,
+    ),
+    Route(
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+        versions(0, 1),
+        guard=Guard.SHARES,
+        names=names("groups.topics.topic_name"),
+        asks=True,
+    ),
+    Route(
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+        versions(0, 0),
+        guard=Guard.SHARES,
+        names=names("topics.topic_name", "responses.topic_name"),
+    ),
+    Route(
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+        versions(0, 0),
+        guard=Guard.SHARES,
+        names=names("topics.topic_name", "responses.topic_name"),
+    ),
 )
 ROUTE_BY_KEY: dict[int, Route] = {route.api_key: route for route in ROUTES}

@@ -19,7 +19,10 @@ async def delete_groups(request: DeleteGroupsRequest, context: RequestContext) -
     async for group_id in paced(dict.fromkeys(request.groups_names)):
         result = DeletableGroupResult(group_id=group_id)
         try:
+            is_share = context.kafka.groups.share_group(group_id) is not None
             await context.kafka.groups.delete_group(group_id)
+            if is_share:  # by now nobody can join it and go on where it was
+                await (await context.kafka.shares.get()).delete_group(group_id)
         except CoordinatorRefused as refused:
             result.error_code = refused.code
         results.append(result)

@@ -1,18 +1,18 @@
 """The features of KIP-584 that clients may ask for, each at the one level that this broker has.
 
-``transaction.version`` is at 2, by which clients know the newer transactions (KIP-890), and ``group.version`` at 1, by
-which tools know the consumer protocol (KIP-848). The others are told as a broker would at level 0: clients that ask
-``share.version`` before they use share groups keep to what is served. ``metadata.version`` and ``kraft.version`` speak
-of the controllers' log, which there is none of, so they are absent.
+``transaction.version`` is at 2, by which clients know the newer transactions (KIP-890), and at 1 ``group.version``, by
+which tools know the consumer protocol (KIP-848), and ``share.version``, without which clients keep away from share
+groups (KIP-932). The others are told as a broker would at level 0. ``metadata.version`` and ``kraft.version`` speak of
+the controllers' log, which there is none of, so they are absent.
 """
 
 from __future__ import annotations
 
 LEVELS = {
     "group.version": 1,
+    "share.version": 1,
     "transaction.version": 2,
     "eligible.leader.replicas.version": 0,
-    "share.version": 0,
     "streams.version": 0,
 }
 """By name; it is both the level that is in force and the highest."""

@@ -1,0 +1,313 @@
+"""One share partition at work: what its machine decides is made durable, its locks end in time, its waiters hear of it.
+
+Whatever members are told of as acknowledged is durable before. If it cannot be kept, nobody knows what the next start
+will find: the machine is thrown away, and begins anew from what is stored. Who held something then does not any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from magnetar.broker.errors import BrokerError
+from magnetar.broker.shares.runs import OffsetRun
+from magnetar.broker.shares.share_partition import Judged, SharePartition
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.kafka.coordinators.share.settings import READ_COMMITTED, ShareSettings
+from magnetar.kafka.partitions.formats import Batch
+from magnetar.kafka.partitions.partition import Partition
+from magnetar.kafka.shares.beginning import first_offset
+from magnetar.kafka.shares.state import UNSET, ShareKey
+from magnetar.kafka.shares.state_coordinator import ShareCoordinator
+from magnetar.ledger.errors import LedgerError
+from magnetar.records.batch import read_header
+from magnetar.wire.kafka.errors import ErrorCode
+
+_MIN_READ_BYTES = 64 << 10
+_log = logging.getLogger(__name__)
+
+
+class Given(NamedTuple):
+    """What a member is given: batches, and which of their records it holds now."""
+
+    batches: list[Batch]
+    runs: list[OffsetRun]
+    records: int
+
+
+NOTHING = Given([], [], 0)
+
+
+class WantedRecords(NamedTuple):
+    """What a member asks for."""
+
+    max_records: int
+    max_bytes: int
+    strict: bool
+    """Whether it wants no record more, though a batch ends amid (KIP-1206)."""
+
+
+class ServedShare:
+    """One partition as one group has it. Raises `CoordinatorRefused`, ``LedgerError``, `NotHeld`."""
+
+    def __init__(
+        self,
+        key: ShareKey,
+        partition: Partition,
+        states: ShareCoordinator,
+        settings: Callable[[], ShareSettings],
+        clock: Callable[[], int],
+        gone: Callable[[ServedShare], None],
+    ) -> None:
+        """``gone`` is called when it begins anew for whoever asks next."""
+        self.key = key
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.is_gone = False
+        self._states = states
+        self._settings = settings
+        self._clock = clock
+        self._gone = gone
+        self._state_epoch = 0
+        self._machine: SharePartition | None = None
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_ms = 0
+        self._waiting: set[Callable[[], None]] = set()
+        self._record_bytes = 0.0
+
+    @property
+    def machine(self) -> SharePartition:
+        """The books, once it is loaded."""
+        assert self._machine is not None
+        return self._machine
+
+    @property
+    def is_held(self) -> bool:
+        """Whether anybody holds any of it."""
+        return self.machine.is_held
+
+    async def load(self) -> None:
+        """Begin where it was left or, the first time, where the group's configuration says."""
+        state = await self._states.read(self.key, self.leader_epoch)
+        self._state_epoch = state.state_epoch
+        start, batches = state.start_offset, state.batches
+        if start == UNSET:
+            start = await first_offset(
+                self.partition, self._settings().share_auto_offset_reset, self._clock()
+            )
+            await self._states.initialize(self.key, state.state_epoch, start)
+        self._machine = SharePartition(start, batches)
+
+    # Giving.
+
+    async def take(self, holder: str, wanted: WantedRecords, is_there: Callable[[], bool]) -> Given:
+        """Return what a member is given of free records, now. ``is_there`` tells whether it still waits for them."""
+        machine, log = self.machine, self.partition.log
+        while True:
+            self._check()
+            if log.log_start_offset > machine.start_offset:
+                machine.begin_at(log.log_start_offset)
+                self._keep_soon()
+            settings = self._settings()
+            committed = settings.share_isolation_level == READ_COMMITTED
+            most = settings.group_share_partition_max_record_locks
+            offset = machine.next_offset
+            if offset >= self.end(committed=committed) or not (
+                machine.has_available or machine.in_flight < most
+            ):
+                return NOTHING
+            batches, size = await self.partition.read(offset, self._bytes(wanted), committed=committed)
+            self._check()
+            if not batches or not is_there():
+                return NOTHING
+            spans = self._spans(batches, offset, committed=committed)
+            until_ms = self._clock() + settings.group_share_record_lock_duration_ms
+            runs = machine.acquire(
+                holder,
+                spans,
+                wanted.max_records,
+                max_in_flight=most,
+                until_ms=until_ms,
+                strict=wanted.strict,
+            )
+            if runs:
+                self._set_alarm()
+                self._keep_soon()
+                records = sum(run.records for run in runs)
+                self._record_bytes = size / max(sum(last - first + 1 for first, last in spans), 1)
+                return Given(_touched(batches, runs), runs, records)
+            if machine.next_offset == offset:
+                return NOTHING
+
+    def _bytes(self, wanted: WantedRecords) -> int:
+        """Return how much to read: what the last records tell that so many of them take."""
+        guess = int(self._record_bytes * wanted.max_records * 1.25) or wanted.max_bytes
+        return min(wanted.max_bytes, max(guess, _MIN_READ_BYTES))
+
+    def _spans(self, batches: Sequence[Batch], offset: int, *, committed: bool) -> list[tuple[int, int]]:
+        """Return the offsets of each batch that somebody may be given; the machine is done with those of the others.
+
+        Nobody is given markers, nor, where only what is committed counts, batches of aborted transactions.
+        """
+        headers = [read_header(batch) for batch in batches]
+        transactions = self.partition.log.transactions if committed else None
+        aborted = () if transactions is None else transactions.aborted_in(offset, headers[-1].last_offset + 1)
+        spans = []
+        for header in headers:
+            first, last = header.base_offset, header.last_offset
+            left_out = header.is_control or (
+                header.is_transactional
+                and any(
+                    each.producer_id == header.producer_id and each.first_offset <= first <= each.last_offset
+                    for each in aborted
+                )
+            )
+            if left_out:
+                self.machine.skip(max(first, self.machine.start_offset), last)
+            else:
+                spans.append((first, last))
+        return spans
+
+    def end(self, *, committed: bool) -> int:
+        """Return where what members may have ends."""
+        log = self.partition.log
+        return log.last_stable_offset if committed else log.high_watermark
+
+    # Taking back.
+
+    @property
+    def renews(self) -> bool:
+        """Whether members may hold a record for longer."""
+        return self._settings().share_renew_acknowledge_enable
+
+    async def judge(self, holder: str, said: Sequence[Judged]) -> None:
+        """Take in what a member says of what it holds; durable on return."""
+        settings = self._settings()
+        self._check()
+        self.machine.judge(
+            holder,
+            said,
+            max_deliveries=settings.group_share_delivery_count_limit,
+            until_ms=self._clock() + settings.group_share_record_lock_duration_ms,
+        )
+        self._set_alarm()
+        kept = self._keep()
+        self._ring()
+        if kept is not None:
+            try:
+                await kept
+            except CoordinatorRefused:
+                self.end_here()
+                raise
+
+    def release(self, holder: str) -> None:
+        """Take back all that a member holds; it is durable soon."""
+        if self._machine is not None and not self.is_gone:
+            limit = self._settings().group_share_delivery_count_limit
+            self.machine.release(holder, max_deliveries=limit)
+            self._keep_soon()
+            self._ring()
+
+    def _expire(self) -> None:
+        self._alarm = None
+        if self.is_gone:
+            return
+        limit = self._settings().group_share_delivery_count_limit
+        self.machine.expire(self._clock(), max_deliveries=limit)
+        self._keep_soon()
+        self._set_alarm()
+        self._ring()
+
+    def _set_alarm(self) -> None:
+        deadline_ms = self.machine.deadline_ms()
+        if self._alarm is not None:
+            if deadline_ms is not None and self._alarm_ms <= deadline_ms:
+                return
+            self._alarm.cancel()
+            self._alarm = None
+        if deadline_ms is not None:
+            wait_s = max(deadline_ms - self._clock() + 1, 0) / 1000
+            self._alarm_ms = deadline_ms
+            self._alarm = asyncio.get_running_loop().call_later(wait_s, self._expire)
+
+    # Keeping.
+
+    def _keep(self) -> asyncio.Future[ErrorCode] | None:
+        changes = self.machine.take_changes()
+        if changes is None:
+            return None
+        try:
+            return self._states.write(self.key, self._state_epoch, self.leader_epoch, changes)
+        except CoordinatorRefused:
+            self.end_here()
+            raise
+
+    def _keep_soon(self) -> None:
+        """Have changes made durable that nobody waits for."""
+        try:
+            kept = self._keep()
+        except CoordinatorRefused as refused:
+            _log.warning("share partition %s of %s-%d begins anew: %s", *self._name, refused)
+            return
+        if kept is not None:
+            kept.add_done_callback(self._kept)
+
+    def _kept(self, kept: asyncio.Future[ErrorCode]) -> None:
+        if not kept.cancelled() and (error := kept.exception()) is not None:
+            _log.warning("share partition %s of %s-%d begins anew: %s", *self._name, error)
+            self.end_here()
+
+    @property
+    def _name(self) -> tuple[str, str, int]:
+        return self.key.group_id, self.partition.topic.kafka_name, self.key.partition
+
+    def _check(self) -> None:
+        if self.partition.closed is not None:
+            self.end_here()
+            raise self.partition.closed
+        if self.is_gone:
+            raise CoordinatorRefused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def end_here(self) -> None:
+        """Forget all that is in memory; whoever asks next begins with what is stored."""
+        if self.is_gone:
+            return
+        self.is_gone = True
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        self._gone(self)
+        self._ring()
+
+    # Waiting.
+
+    def wait(self, wake: Callable[[], None]) -> None:
+        """Have ``wake`` called each time more may be taken, until ``leave``."""
+        self._waiting.add(wake)
+        self.partition.wait(wake)
+
+    def leave(self, wake: Callable[[], None]) -> None:
+        self._waiting.discard(wake)
+        self.partition.leave(wake)
+
+    def _ring(self) -> None:
+        for wake in tuple(self._waiting):
+            wake()
+
+
+Failure = CoordinatorRefused | LedgerError | BrokerError
+
+
+def _touched(batches: Sequence[Batch], runs: Sequence[OffsetRun]) -> list[Batch]:
+    """Return the batches of which a member holds something."""
+    touched = []
+    place = 0
+    for batch in batches:
+        header = read_header(batch)
+        while place < len(runs) and runs[place].last < header.base_offset:
+            place += 1
+        if place < len(runs) and runs[place].first <= header.last_offset:
+            touched.append(batch)
+    return touched

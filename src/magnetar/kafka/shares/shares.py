@@ -1,0 +1,133 @@
+"""All share partitions of a broker that somebody works on, and the sessions of those who do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from magnetar.broker.core import Broker
+from magnetar.broker.names import SHARE_GROUP_STATE
+from magnetar.broker.once import Once
+from magnetar.kafka.coordinators.groups import steady_clock_ms
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.kafka.coordinators.share.settings import ShareSettings
+from magnetar.kafka.offsets_log import LedgerOffsetsLog
+from magnetar.kafka.partitions.partition import Partition
+from magnetar.kafka.partitions.registry import Partitions
+from magnetar.kafka.shares.serving import ServedShare
+from magnetar.kafka.shares.sessions import SharedPartition, ShareSession, ShareSessions
+from magnetar.kafka.shares.state import ShareKey
+from magnetar.kafka.shares.state_coordinator import ShareCoordinator
+from magnetar.wire.kafka.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from magnetar.broker.topic import Topic
+
+SettingsOf = Callable[[str], ShareSettings]
+
+
+class Shares:
+    """Share groups at work. Made when the first client asks: most brokers never have any."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        partitions: Partitions,
+        settings_of: SettingsOf,
+        topic: str = SHARE_GROUP_STATE,
+        clock: Callable[[], int] = steady_clock_ms,
+    ) -> None:
+        """``settings_of`` gives the settings in force for a group; ``topic`` is the one that states are kept in."""
+        self.broker = broker
+        self.settings_of = settings_of
+        self.states = ShareCoordinator(LedgerOffsetsLog(broker, partitions, topic), broker.background, clock)
+        self.sessions = ShareSessions(
+            lambda: broker.settings.of(ShareSettings).group_share_max_share_sessions,
+            broker.memory.account(lambda: None, known=True),
+            self._session_ended,
+        )
+        self.topic = topic
+        self._partitions = partitions
+        self._clock = clock
+        self._served: dict[ShareKey, ServedShare] = {}
+        self._loading: Once[ShareKey, ServedShare] = Once()
+
+    async def start(self) -> None:
+        """Begin to load what is kept, in the background."""
+        await self.states.follow_ownership()
+
+    async def close(self) -> None:
+        """Keep what was decided."""
+        for served in list(self._served.values()):
+            served.end_here()
+        await self.states.close()
+
+    # Finding.
+
+    def served(self, key: ShareKey) -> ServedShare | None:
+        """Return a share partition that somebody works on."""
+        return self._served.get(key)
+
+    async def get(self, group_id: str, topic: Topic, partition: Partition) -> ServedShare:
+        """Return a share partition, loaded if need be. Raises `CoordinatorRefused`, ``LedgerError``."""
+        key = ShareKey(group_id, topic.topic_id, partition.index)
+        found = self._served.get(key)
+        if found is not None:
+            if found.leader_epoch == partition.leader_epoch:
+                found.partition = partition
+                return found
+            found.end_here()
+        return await self._loading.do(key, lambda: self._load(key, partition))
+
+    async def _load(self, key: ShareKey, partition: Partition) -> ServedShare:
+        served = ServedShare(
+            key, partition, self.states, lambda: self.settings_of(key.group_id), self._clock, self._gone
+        )
+        try:
+            await served.load()
+        except CoordinatorRefused as refused:
+            if refused.code is ErrorCode.NOT_COORDINATOR:  # another broker keeps it, or this one begins anew
+                raise CoordinatorRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(refused)) from refused
+            raise
+        self._served[key] = served
+        return served
+
+    def _gone(self, served: ServedShare) -> None:
+        if self._served.get(served.key) is served:
+            del self._served[served.key]
+
+    # Sessions.
+
+    def _session_ended(self, session: ShareSession) -> None:
+        group_id, member_id = session.key
+        for each in session.partitions:
+            self._left(group_id, member_id, each)
+
+    def _left(self, group_id: str, member_id: str, each: SharedPartition) -> None:
+        """Take back what a member holds of a partition, and forget the books that nobody needs."""
+        served = self._served.get(ShareKey(group_id, *each))
+        if served is None:
+            return
+        served.release(member_id)
+        if not served.is_gone and not served.is_held:
+            served.end_here()  # all that counts is kept, or about to be
+
+    def forget(self, key: ShareKey) -> None:
+        """Begin anew with a share partition: somebody has set what is kept of it."""
+        served = self._served.get(key)
+        if served is not None:
+            served.end_here()
+
+    async def delete_group(self, group_id: str) -> None:
+        """Forget all that is kept of a group. Raises `CoordinatorRefused`."""
+        await self.states.loaded()
+        for key in self.states.of_group(group_id):
+            await self.states.delete(key)
+            self.forget(key)
+
+    async def forget_topic(self, topic: Topic) -> None:
+        """A topic is gone: so is what groups have of it."""
+        for key, served in list(self._served.items()):
+            if key.topic_id == topic.topic_id:
+                served.end_here()
+        self.states.forget_topic(topic.topic_id)

@@ -1,0 +1,131 @@
+"""The share coordinator: finds the partition of ``__share_group_state`` that has a state; its decider decides."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from magnetar.broker.background import Background
+from magnetar.broker.ownership import Owned
+from magnetar.broker.shares.share_partition import ShareChanges
+from magnetar.kafka.coordinators.decision import Decision
+from magnetar.kafka.coordinators.groups import partition_of, steady_clock_ms
+from magnetar.kafka.coordinators.log import OffsetsLog
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.kafka.coordinators.shard import Shard
+from magnetar.kafka.shares.state import ShareKey, ShareState
+from magnetar.kafka.shares.state_decider import ShareStates
+from magnetar.wire.kafka.errors import ErrorCode
+
+_LOADS_AT_ONCE = 4
+T = TypeVar("T")
+
+
+class ShareCoordinator:
+    """All states that this broker has. Methods raise `CoordinatorRefused`, and what they did is durable on return."""
+
+    def __init__(
+        self, log: OffsetsLog, background: Background, clock: Callable[[], int] = steady_clock_ms
+    ) -> None:
+        self._log = log
+        self._gate = asyncio.Semaphore(_LOADS_AT_ONCE)
+        self._following = asyncio.Lock()
+        self._shards = [
+            Shard(index, log, lambda: ShareStates(clock), clock, background, about="share groups")
+            for index in range(log.partitions)
+        ]
+
+    # Life cycle.
+
+    async def follow_ownership(self) -> None:
+        """Let go of the partitions that another broker has by now, and begin to load those that have come here."""
+        async with self._following:
+            gone = [each for each in self._shards if each.is_mine and not self._log.is_mine(each.partition)]
+            await asyncio.gather(*(each.unload() for each in gone))
+            come = [each for each in self._shards if not each.is_mine and self._log.is_mine(each.partition)]
+            if come:
+                written = set(await self._log.written())
+                for shard in come:
+                    if self._log.is_mine(shard.partition):
+                        shard.begin(self._gate, is_written=shard.partition in written)
+
+    async def loaded(self) -> None:
+        """Wait until every partition that this broker has is loaded."""
+        await asyncio.gather(*(shard.reloaded() for shard in self._shards))
+
+    async def close(self) -> None:
+        """Keep what was decided, then send away whoever waits."""
+        await asyncio.gather(*(shard.close() for shard in self._shards))
+
+    # Finding.
+
+    def partition_of(self, key: ShareKey) -> int:
+        """Return the partition that has a state, as Kafka chooses it."""
+        topic_id = base64.urlsafe_b64encode(key.topic_id).rstrip(b"=").decode()
+        return partition_of(f"{key.group_id}:{topic_id}:{key.partition}", len(self._shards))
+
+    def owner_of(self, text: str) -> Owned | None:
+        """Return the broker that has the state of ``group:topic id:partition``; None if nobody does now."""
+        return self._log.owner(partition_of(text, len(self._shards)))
+
+    def of_group(self, group_id: str) -> dict[ShareKey, ShareState]:
+        """Return the states of one group that are kept here; refused while some are not loaded."""
+        found = {}
+        for decider in self._deciders():
+            found.update({key: state for key, state in decider.states.items() if key.group_id == group_id})
+        return found
+
+    def _deciders(self) -> Iterator[ShareStates]:
+        for shard in self._shards:
+            if shard.is_mine:
+                yield shard.check_loaded()
+
+    def find(self, key: ShareKey) -> ShareState | None:
+        """Return a state as it is now, if there is one."""
+        return self._shard(key).check_loaded().states.get(key)
+
+    # Asking.
+
+    async def read(self, key: ShareKey, leader_epoch: int = -1) -> ShareState:
+        """Return a state, an empty one where there is none, and note who leads from now on."""
+        return await self._ask(key, lambda decider: decider.read(key, leader_epoch))
+
+    async def initialize(self, key: ShareKey, state_epoch: int, start_offset: int) -> None:
+        """Begin a state anew."""
+        await self._ask(key, lambda decider: decider.initialize(key, state_epoch, start_offset))
+
+    def write(
+        self, key: ShareKey, state_epoch: int, leader_epoch: int, changes: ShareChanges
+    ) -> asyncio.Future[ErrorCode]:
+        """Take in what has become of some offsets, in this turn of the loop; await the outcome."""
+        return self._shard(key).ask(
+            lambda decider, token: decider.write(
+                key, state_epoch, leader_epoch, changes.start_offset, changes.complete, changes.batches
+            )
+        )
+
+    async def delete(self, key: ShareKey) -> None:
+        """Forget a state, if there is one."""
+        await self._ask(key, lambda decider: decider.delete(key))
+
+    def forget_topic(self, topic_id: bytes) -> None:
+        """Forget all states of a topic that is gone, soon."""
+        for shard in self._shards:
+            shard.tell(
+                lambda decider: decider.delete_all(lambda key: key.topic_id == topic_id), though_loading=True
+            )
+
+    async def _ask(self, key: ShareKey, decide: Callable[[ShareStates], Decision[T]]) -> T:
+        shard = self._shard(key)
+        try:
+            return await shard.ask(lambda decider, token: decide(decider))
+        except CoordinatorRefused as refused:
+            if refused.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                raise
+        await shard.reloaded()  # it takes a moment, and whoever asks would only ask again
+        return await shard.ask(lambda decider, token: decide(decider))
+
+    def _shard(self, key: ShareKey) -> Shard[ShareStates]:
+        return self._shards[self.partition_of(key)]

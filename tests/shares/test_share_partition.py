@@ -1,0 +1,296 @@
+"""A share partition against a model that keeps one row per record: whatever members, clocks and crashes do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from magnetar.broker.shares.runs import DONE, OffsetRun, RecordState
+from magnetar.broker.shares.share_partition import (
+    AcknowledgeType,
+    Judged,
+    NotHeld,
+    SharePartition,
+    StateBatch,
+)
+from magnetar.kafka.shares.state import merged
+
+LIMIT = 3
+LOCKS = 12
+MEMBERS = st.sampled_from(["a", "b", "c"])
+VERDICTS = st.sampled_from(list(AcknowledgeType))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One record, as the model has it."""
+
+    state: RecordState
+    count: int
+    holder: str = ""
+    until_ms: int = 0
+
+
+FRESH = Row(RecordState.AVAILABLE, 0)
+
+
+class Model:
+    """The same, the slow way."""
+
+    def __init__(self) -> None:
+        self.start = 0
+        self.end = 0
+        self.rows: dict[int, Row] = {}
+
+    def free(self, offset: int) -> None:
+        row = self.rows[offset]
+        state = RecordState.ARCHIVED if row.count >= LIMIT else RecordState.AVAILABLE
+        self.rows[offset] = Row(state, row.count)
+
+    def advance(self) -> None:
+        while self.start < self.end and self.rows[self.start].state in DONE:
+            del self.rows[self.start]
+            self.start += 1
+
+    def in_flight(self) -> int:
+        return sum(row.state not in DONE for row in self.rows.values())
+
+
+class ShareHistory(RuleBasedStateMachine):
+    """A log of batches with gaps between them, members that take and judge, locks that end, crashes."""
+
+    @initialize(start=st.integers(0, 5))
+    def begin(self, start: int) -> None:
+        self.now_ms = 0
+        self.machine = SharePartition(start)
+        self.model = Model()
+        self.model.start = self.model.end = start
+        self.batches: list[tuple[int, int]] = []
+        self.log_end = start
+        self.stored: tuple[StateBatch, ...] = ()
+        self.stored_start = start
+        self.acknowledged: set[int] = set()
+        self.settled()
+
+    def settled(self) -> None:
+        """What has changed is made durable, as it would be."""
+        changes = self.machine.take_changes()
+        if changes is not None:
+            self.stored_start = changes.start_offset
+            self.stored = merged(self.stored, changes.batches, changes.start_offset)
+
+    @rule(gap=st.integers(0, 2), size=st.integers(1, 6))
+    def append(self, gap: int, size: int) -> None:
+        first = self.log_end + gap
+        self.batches.append((first, first + size - 1))
+        self.log_end = first + size
+
+    @rule(member=MEMBERS, most=st.integers(1, 10), strict=st.booleans(), locked_ms=st.integers(1, 5))
+    def acquire(self, member: str, most: int, strict: bool, locked_ms: int) -> None:
+        model = self.model
+        at = self.machine.next_offset
+        spans = [each for each in self.batches if each[1] >= at]
+        until_ms = self.now_ms + locked_ms
+        given = self.machine.acquire(
+            member, spans, most, max_in_flight=LOCKS, until_ms=until_ms, strict=strict
+        )
+        expected: list[tuple[int, int]] = []
+        room = most
+        for first, last in spans:
+            if room <= 0:
+                break
+            whole = list(range(max(first, model.start), last + 1))
+            known = [
+                each for each in whole if each < model.end and model.rows[each].state is RecordState.AVAILABLE
+            ]
+            known = known[:room] if strict else known
+            room -= len(known)
+            for offset in known:
+                count = model.rows[offset].count + 1
+                model.rows[offset] = Row(RecordState.ACQUIRED, count, member, until_ms)
+                expected.append((offset, count))
+            new = [each for each in whole if each >= model.end]
+            if not new or model.in_flight() >= LOCKS or (strict and room <= 0):
+                continue
+            for offset in range(model.end, new[0]):
+                model.rows[offset] = Row(RecordState.ARCHIVED, 0)
+            new = new[: min(room, LOCKS - model.in_flight())] if strict else new
+            room -= len(new)
+            for offset in new:
+                model.rows[offset] = Row(RecordState.ACQUIRED, 1, member, until_ms)
+                expected.append((offset, 1))
+            model.end = new[-1] + 1
+        model.advance()
+        got = [(offset, run.deliveries) for run in given for offset in range(run.first, run.last + 1)]
+        assert got == expected
+        assert not self.acknowledged & {offset for offset, _ in got}, "what was acknowledged came again"
+        if strict:
+            assert len(got) <= most
+        self.settled()
+
+    @rule(member=MEMBERS, verdicts=st.lists(VERDICTS, min_size=1, max_size=8), skip=st.integers(0, 3))
+    def judge(self, member: str, verdicts: list[AcknowledgeType], skip: int) -> None:
+        held = sorted(offset for offset, row in self.model.rows.items() if row.holder == member)[skip:]
+        said = [Judged(offset, offset, verdict) for offset, verdict in zip(held, verdicts, strict=False)]
+        until_ms = self.now_ms + 3
+        self.machine.judge(member, said, max_deliveries=LIMIT, until_ms=until_ms)
+        for offset, _, verdict in said:
+            row = self.model.rows[offset]
+            if verdict is AcknowledgeType.RENEW:
+                self.model.rows[offset] = replace(row, until_ms=until_ms)
+            elif verdict is AcknowledgeType.RELEASE:
+                self.model.free(offset)
+            elif verdict is AcknowledgeType.ACCEPT:
+                self.model.rows[offset] = Row(RecordState.ACKNOWLEDGED, row.count)
+                self.acknowledged.add(offset)
+            else:
+                self.model.rows[offset] = Row(RecordState.ARCHIVED, row.count)
+        self.model.advance()
+        self.settled()
+
+    @rule(member=MEMBERS, first=st.integers(0, 40), size=st.integers(1, 5))
+    def judge_what_is_not_its_own(self, member: str, first: int, size: int) -> None:
+        offsets = [each for each in range(first, first + size) if each >= self.model.start]
+        rows = [self.model.rows.get(each, FRESH) for each in offsets]
+        if all(row.holder == member for row in rows):
+            return
+        before = self.machine.runs()
+        with pytest.raises(NotHeld):
+            self.machine.judge(
+                member,
+                [Judged(first, first + size - 1, AcknowledgeType.ACCEPT)],
+                max_deliveries=LIMIT,
+            )
+        assert self.machine.runs() == before
+
+    @rule(member=MEMBERS)
+    def leave(self, member: str) -> None:
+        self.machine.release(member, max_deliveries=LIMIT)
+        for offset, row in list(self.model.rows.items()):
+            if row.holder == member:
+                self.model.free(offset)
+        self.model.advance()
+        self.settled()
+
+    @rule(passed_ms=st.integers(1, 4))
+    def time_passes(self, passed_ms: int) -> None:
+        self.now_ms += passed_ms
+        self.machine.expire(self.now_ms, max_deliveries=LIMIT)
+        for offset, row in list(self.model.rows.items()):
+            if row.state is RecordState.ACQUIRED and row.until_ms <= self.now_ms:
+                self.model.free(offset)
+        self.model.advance()
+        self.settled()
+
+    @rule(more=st.integers(0, 4))
+    def retention(self, more: int) -> None:
+        start = min(self.model.start + more, self.log_end)
+        self.machine.begin_at(start)
+        for offset in [each for each in self.model.rows if each < start]:
+            del self.model.rows[offset]
+        self.model.start = max(self.model.start, start)
+        self.model.end = max(self.model.end, start)
+        self.model.advance()
+        self.settled()
+
+    @rule(first=st.integers(0, 30), size=st.integers(1, 4))
+    def skip(self, first: int, size: int) -> None:
+        first = min(max(first, self.model.start), self.log_end)
+        last = min(first + size, self.log_end) - 1
+        if last < first:
+            return
+        self.machine.skip(first, last)
+        for offset in range(self.model.end, first):
+            self.model.rows[offset] = FRESH
+        self.model.end = max(self.model.end, first)
+        for offset in range(first, last + 1):
+            row = self.model.rows.get(offset, FRESH)
+            if row.state is RecordState.AVAILABLE:
+                self.model.rows[offset] = Row(RecordState.ARCHIVED, row.count)
+        self.model.end = max(self.model.end, last + 1)
+        self.model.advance()
+        self.settled()
+
+    @rule()
+    def crash(self) -> None:
+        """Only what was made durable is left: who held something does not."""
+        self.machine = SharePartition(self.stored_start, self.stored)
+        rows: dict[int, Row] = {}
+        end = self.stored_start
+        for batch in self.stored:
+            end = batch.last + 1
+        for offset in range(self.stored_start, end):
+            rows[offset] = FRESH
+        for batch in self.stored:
+            for offset in range(batch.first, batch.last + 1):
+                rows[offset] = Row(batch.state, batch.deliveries)
+        self.model.start, self.model.end, self.model.rows = self.stored_start, end, rows
+        self.model.advance()
+        self.settled()
+
+    @invariant()
+    def books_agree(self) -> None:
+        if not hasattr(self, "machine"):
+            return
+        machine, model = self.machine, self.model
+        assert (machine.start_offset, machine.end_offset) == (model.start, model.end)
+        found: dict[int, OffsetRun] = {}
+        for run in machine.runs():
+            found.update(dict.fromkeys(range(run.first, run.last + 1), run))
+        assert sorted(found) == list(range(model.start, model.end))
+        for offset, run in found.items():
+            row = model.rows[offset]
+            assert (run.state, run.deliveries, run.holder) == (row.state, row.count, row.holder)
+        assert machine.in_flight == model.in_flight()
+        free = [offset for offset, row in sorted(model.rows.items()) if row.state is RecordState.AVAILABLE]
+        assert machine.next_offset == (free[0] if free else model.end)
+        held = [row.until_ms for row in model.rows.values() if row.state is RecordState.ACQUIRED]
+        assert machine.deadline_ms() == min(held, default=None)
+        assert machine.is_held == bool(held)
+
+    @invariant()
+    def acknowledged_survives(self) -> None:
+        """Whatever was acknowledged would not come again after a crash now."""
+        if not hasattr(self, "machine"):
+            return
+        again = SharePartition(self.stored_start, self.stored)
+        undone = {
+            offset
+            for run in again.runs()
+            if run.state not in DONE
+            for offset in range(run.first, run.last + 1)
+        } | {offset for offset in self.acknowledged if offset >= again.end_offset}
+        assert not undone & self.acknowledged
+
+
+TestShareHistory = ShareHistory.TestCase
+TestShareHistory.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+def test_a_release_gives_a_record_up_after_so_many_deliveries() -> None:
+    machine = SharePartition(0)
+    for count in range(1, 6):
+        (given,) = machine.acquire("a", [(0, 9)], 100, max_in_flight=2000)
+        assert (given.first, given.last, given.deliveries) == (0, 9, count)
+        machine.judge("a", [Judged(0, 9, AcknowledgeType.RELEASE)], max_deliveries=5)
+    assert machine.start_offset == 10
+    assert not machine.acquire("a", [(0, 9)], 100, max_in_flight=2000)
+
+
+def test_many_records_in_turn_are_judged_in_few_steps() -> None:
+    """Every second record of 2,000 is accepted, the others released: runs, and no slower than that."""
+    machine = SharePartition(0)
+    machine.acquire("a", [(0, 1999)], 2000, max_in_flight=2000)
+    said = [Judged(each, each, AcknowledgeType(1 + each % 2)) for each in range(2000)]
+    machine.judge("a", said, max_deliveries=5)
+    assert len(machine.runs()) == 1999
+    assert machine.in_flight == 1000
+    given = machine.acquire("b", [(0, 1999)], 500, max_in_flight=2000, strict=True)
+    assert [run.first for run in given] == list(range(1, 1001, 2))
+    changes = machine.take_changes()
+    assert changes is not None
+    assert changes.complete == 999
