@@ -22,20 +22,20 @@ def measure(server: Server, samples: Samples, times: int) -> None:
     samples.add("latency p99 by e2e-latency, whole ms", server.name, tool.p99_ms)
 
 
-def one_at_a_time(address: str, times: int) -> list[float]:
+def one_at_a_time(address: str, times: int, topic: str = "latency") -> list[float]:
     """Return the ms of ``times`` round trips of 100 B, after half as many that are not counted."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
     with ThinClient.to(address) as client:
-        client.create_topics(["latency"], 1)
+        client.create_topics([topic], 1)
     producer = Producer({"bootstrap.servers": address, "linger.ms": 0, "acks": "all"})
     consumer = Consumer({"bootstrap.servers": address, "group.id": "latency", "check.crcs": False})
     try:
-        consumer.assign([TopicPartition("latency", 0, OFFSET_BEGINNING)])
+        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
         found = []
         for _ in range(times + times // 2):
             began = time.perf_counter()
-            producer.produce("latency", b"x" * 100)
+            producer.produce(topic, b"x" * 100)
             producer.poll(0)
             message = consumer.poll(60)
             found.append((time.perf_counter() - began) * 1000)

@@ -11,7 +11,7 @@ import pytest
 from magnetar.broker.memory import MemoryBudget
 from magnetar.client.errors import BrokerUnreachable, NoConnection
 from magnetar.kafka.fetch_sessions import FetchSessions
-from magnetar.proxy.kafka.fetching import Fetching
+from magnetar.proxy.kafka.fetching import MOST_BYTES, Fetching, framed, within_bounds
 from magnetar.proxy.kafka.routes import Routes, TopicKey
 from magnetar.wire.kafka.header import RequestHeader, decode_request_header, encode_response_header
 from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
@@ -231,6 +231,17 @@ async def test_a_session_tells_news_alone() -> None:
     wrong = await world.fetch({}, session_id=first.session_id, session_epoch=1)
     assert wrong.error_code == 71
     assert (await world.fetch({}, session_id=12345, session_epoch=1)).error_code == 70
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_an_answer_is_asked_to_be_no_larger_than_is_good(version: int) -> None:
+    request = FetchRequest(max_wait_ms=7, min_bytes=8, max_bytes=50 << 20, topics=[])
+    frame = framed(RequestHeader(1, version, 5, "me"), request)
+    _, body = decode_request_header(frame)
+    _, changed = decode_request_header(within_bounds(frame, body, version, request.max_bytes))
+    request.max_bytes = MOST_BYTES
+    assert FetchRequest.decode(changed, version) == FetchRequest.decode(request.encode(version), version)
+    assert within_bounds(frame, body, version, 1000) is frame
 
 
 async def test_bytes_are_shared_out() -> None:

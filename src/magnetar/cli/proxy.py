@@ -13,6 +13,7 @@ from pathlib import Path
 from magnetar.broker import logs, setting_sources
 from magnetar.broker.errors import BrokerError, InvalidConfig
 from magnetar.broker.settings import Settings
+from magnetar.cli.limits import bound_allocator, raise_file_limit
 from magnetar.proxy.service import ProxyService, ready_line
 from magnetar.proxy.settings import ProxySettings
 
@@ -31,6 +32,7 @@ def run(config: Path | None, overrides: Sequence[str]) -> int:
     if warning := loaded.warning():
         _log.warning(warning)
     raise_file_limit()
+    bound_allocator()
     try:
         uvloop.run(_serve(loaded.settings))
     except InvalidConfig as error:
@@ -77,12 +79,3 @@ def _complain(error: Exception, status: int) -> int:
             file=sys.stderr,
         )
     return status
-
-
-def raise_file_limit() -> None:
-    """Let this process open as many files as it is allowed to: each client takes several."""
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import ctypes
 import logging
-import resource
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,6 +15,7 @@ from magnetar.broker import logs, setting_sources
 from magnetar.broker.errors import BrokerError, InvalidConfig
 from magnetar.broker.listeners import CannotListen, Listener
 from magnetar.broker.settings import Settings
+from magnetar.cli.limits import bound_allocator, raise_file_limit
 from magnetar.ledger.errors import LedgerError, StorageFull
 from magnetar.metadata import DirectoryInUse, MetadataError, MetadataUnavailable
 
@@ -73,7 +71,7 @@ def run(
 
 def serve(settings: Settings, worker: WorkerPlace | None = None) -> int:
     """Serve until SIGTERM or SIGINT; give the exit status. ``worker`` is the place of one of several."""
-    _raise_file_limit()
+    raise_file_limit()
     try:
         if worker is None and settings.node.workers > 1:
             from magnetar.cli import workers
@@ -81,7 +79,7 @@ def serve(settings: Settings, worker: WorkerPlace | None = None) -> int:
             return asyncio.run(workers.serve(settings))
         import uvloop
 
-        _bound_allocator()
+        bound_allocator()
         sys.setswitchinterval(SWITCH_SECONDS)
         if not uvloop.run(_serve(settings, worker)):
             print("magnetar: ended because its disk failed; the log tells what to do", file=sys.stderr)
@@ -162,24 +160,3 @@ def ready_line(served: Mapping[str, Sequence[Listener]]) -> str:
     """Return the line that tells where clients may connect; several listeners are separated by commas."""
     words = [f"{name}={','.join(str(each.advertised) for each in served)}" for name, served in served.items()]
     return " ".join(["ready", *words])
-
-
-def _raise_file_limit() -> None:
-    """Let this process open as many files as it is allowed to."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _bound_allocator() -> None:
-    """Have buffers of 1 MB reused, and larger ones, and more than two at rest, given back at once.
-
-    Left alone, glibc comes to keep tens of MB per thread, and gives back each buffer of 1 MB only to be asked for
-    the next: a read of 1 MB then spends a third of its time on page faults.
-    """
-    mmap_threshold, trim_threshold, arenas = -3, -1, -8
-    with contextlib.suppress(AttributeError):  # not glibc
-        allocator = ctypes.CDLL(None)
-        allocator.mallopt(mmap_threshold, 4 << 20)
-        allocator.mallopt(trim_threshold, 2 << 20)
-        allocator.mallopt(arenas, 2)

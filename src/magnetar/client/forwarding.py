@@ -69,7 +69,10 @@ class ForwardingConnection(AsyncConnection):
         super().__init__(conversation, settings)
         self._frames = AnswerFrames(MAX_BYTES, _SCRATCH)
         self._reads = True
+        self._told_held = False
         self.on_change: Callable[[], None] = _nothing
+        self.heard: Callable[[int], None] = _heard
+        """Called with how many bytes came."""
         self.used_at = 0.0
         """When it was given back to who keeps it for others."""
 
@@ -156,6 +159,7 @@ class ForwardingConnection(AsyncConnection):
     def buffer_updated(self, nbytes: int) -> None:
         frames = self._frames
         frames.buffer_updated(nbytes)
+        self.heard(nbytes)
         try:
             while (frame := frames.next_frame()) is not None:
                 reply = self._conversation.receive(frame)
@@ -164,7 +168,11 @@ class ForwardingConnection(AsyncConnection):
                 self._hand_over()
         except ClientError as error:
             self._fail(error)
-        self.on_change()
+        # Of most answers nothing is left when they have been handed over, and nothing was before.
+        held = frames.is_amid_frame
+        if held or self._told_held:
+            self._told_held = held
+            self.on_change()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -178,6 +186,10 @@ class ForwardingConnection(AsyncConnection):
         super()._fail(error)
         self._frames.close()
         self.on_change()
+
+
+def _heard(nbytes: int) -> None:
+    """Nobody wants to know."""
 
 
 def _nothing() -> None:

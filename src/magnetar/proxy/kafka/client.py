@@ -98,6 +98,7 @@ class ProxiedClient:
         self._is_gone = False
         self._in_hand = 0  # bytes of requests under way
         self._counted = 0
+        self._of_brokers = 0  # bytes that have come of them and are not whole, or that they do not take
         self._tasks: set[asyncio.Task[None]] = set()
         self._serving: KafkaServing[ProxiedRequest] = KafkaServing(
             frames,
@@ -160,6 +161,7 @@ class ProxiedClient:
             task.cancel()
         self.relay.close()
         self.upstreams.close()
+        self._of_brokers = 0
         if self._login is not None:
             self._login.close()
         self._count()
@@ -172,7 +174,7 @@ class ProxiedClient:
         self._went_on(self._frames.waiting + len(self._serving.in_flight))
 
     def _count(self) -> None:
-        held = self._in_hand + self.upstreams.held_bytes + self.relay.held_bytes
+        held = self._in_hand + self._of_brokers + self.relay.held_bytes
         held = held if self.has_ended else held + self._frames.held_bytes
         if held != self._counted:
             counted, self._counted = self._counted, held
@@ -180,6 +182,7 @@ class ProxiedClient:
 
     def _upstream_changed(self) -> None:
         """Bytes came from a broker, or went there; what is not whole yet is kept, too."""
+        self._of_brokers = self.upstreams.held_bytes
         self._count()
         if not self.has_ended:
             self.upstreams.read(self.account.may_take_more())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from struct import Struct
 from typing import Any
 
 from magnetar.broker.memory import Account
@@ -40,6 +41,10 @@ MOVED = frozenset(
 )
 """What says that somebody else is to be asked."""
 _LONGEST_WAIT_MS = 60_000
+MOST_BYTES = 1 << 20
+"""That one answer is to hold: it lies in memory until it is sent, and larger ones leave the processor's caches."""
+_LIMITS = Struct(">i")
+_MAX_BYTES_AT, _MAX_BYTES_AT_SINCE_15 = 12, 8
 
 
 @dataclass(slots=True, eq=False)
@@ -77,6 +82,8 @@ class Fetching:
     _asked: dict[int | None, _Asked] = field(default_factory=dict)
     _known: dict[Key, _Known] = field(default_factory=dict)
     _free: dict[int | None, ForwardingConnection] = field(default_factory=dict)
+    _gathered: int = 0
+    """What some brokers have answered, while it is waited for the others."""
 
     @property
     def connections(self) -> list[ForwardingConnection]:
@@ -86,7 +93,7 @@ class Fetching:
     @property
     def held_bytes(self) -> int:
         """Answers that have come and that the client has not asked for again."""
-        return sum(each.size for each in self._asked.values())
+        return self._gathered + sum(each.size for each in self._asked.values())
 
     @property
     def is_idle(self) -> bool:
@@ -127,7 +134,10 @@ class Fetching:
             (owner, await self._ask(owner, wanted, request, header, len(of_owner)))
             for owner, wanted in of_owner.items()
         ]
-        rows = await self._gather(waiting, of_owner, request, header.api_version)
+        try:
+            rows = await self._gather(waiting, of_owner, request, header.api_version)
+        finally:
+            self._gathered = 0  # what goes out now is counted where it goes out
         self._note_moves(rows, routes)
         return self._answer(
             session, asks, keys, rows, answer_all=session is None or request.session_epoch <= 0
@@ -164,7 +174,7 @@ class Fetching:
         asked = FetchRequest(
             max_wait_ms=0 if is_new else request.max_wait_ms,
             min_bytes=min(request.min_bytes, 1) if owners > 1 else request.min_bytes,
-            max_bytes=max(request.max_bytes // owners, 1),
+            max_bytes=max(min(request.max_bytes, MOST_BYTES) // owners, 1),
             isolation_level=request.isolation_level,
             session_id=INVALID_SESSION,
             session_epoch=-1,
@@ -246,6 +256,7 @@ class Fetching:
     def _rows(self, owner: int | None, asked: _Asked, version: int) -> dict[Key, PartitionData]:
         """Take a broker's answer."""
         failure = asked.answer.exception()
+        self._gathered += asked.size
         self._take_back(owner)
         if failure is not None:
             return _failed(asked.asks)
@@ -317,6 +328,23 @@ class Fetching:
             aborted_transactions=None,
             records=b"",
         )
+
+
+def within_bounds(frame: memoryview, body: memoryview, version: int, max_bytes: int) -> memoryview:
+    """Return a Fetch that asks for no more than `MOST_BYTES` in all; ``max_bytes`` is what it asks for."""
+    if max_bytes <= MOST_BYTES:
+        return frame
+    at = (
+        len(frame)
+        - len(body)
+        + (_MAX_BYTES_AT if version < _FIRST_WITHOUT_REPLICA else _MAX_BYTES_AT_SINCE_15)
+    )
+    changed = bytearray(frame)
+    _LIMITS.pack_into(changed, at, MOST_BYTES)
+    return memoryview(changed).toreadonly()
+
+
+_FIRST_WITHOUT_REPLICA = 15
 
 
 def framed(header: RequestHeader, request: Any) -> memoryview:

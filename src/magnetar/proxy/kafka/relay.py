@@ -20,7 +20,7 @@ from magnetar.kafka.pace import paced
 from magnetar.proxy.figures import RelayFigures
 from magnetar.proxy.kafka.apis import APIS, Api, KeyRows, PartitionRows, Way, versions_of
 from magnetar.proxy.kafka.brokers import NoCoordinator
-from magnetar.proxy.kafka.fetching import MOVED, Fetching, framed, without_leader
+from magnetar.proxy.kafka.fetching import MOVED, Fetching, framed, within_bounds, without_leader
 from magnetar.proxy.kafka.request import ProxiedRequest, as_it_came, written
 from magnetar.proxy.kafka.rewriting import REWRITTEN, Place, leaders
 from magnetar.proxy.kafka.routes import Routes, TopicKey
@@ -140,6 +140,7 @@ class Relay:
             return False
         wait_s = min(max(fetch.max_wait_ms, 0), _LONGEST_WAIT_MS) / 1000
         told = partial(self._fetched, request, fetch, answered, failed)
+        frame = within_bounds(frame, body, request.header.api_version, fetch.max_bytes)
         connection.forward(frame, told, within_s=self.within_s + wait_s)
         return True
 

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from magnetar.broker.connections import Connections
+from magnetar.broker.idle_poll import IdlePoll
 from magnetar.broker.listeners import Listener
 from magnetar.broker.memory import MIN_BYTES, Account, MemoryBudget
 from magnetar.broker.settings import Settings
 from magnetar.broker.writing import write_parts
+from magnetar.client.forwarding import ForwardingConnection
 from magnetar.client.security import ClientSecurity
 from magnetar.kafka.fetch_sessions import ROW_BYTES, FetchSessions
 from magnetar.kafka.reading import Reading, ReadingState
@@ -67,6 +69,7 @@ class KafkaProxy:
             settings.connections.memory_requests_bytes // _SESSIONS_PART // ROW_BYTES,
             memory.account(lambda: None, known=True),
         )
+        self.idle_poll = IdlePoll(settings.connections.idle_poll_time_us / 1e6)
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -124,8 +127,9 @@ class KafkaProxy:
         """Return what talks to one client."""
         return ProxiedSocket(self, listener)
 
-    def _opened(self, connection: object) -> None:
+    def _opened(self, connection: ForwardingConnection) -> None:
         self.figures.connections += 1
+        connection.heard = self.idle_poll.heard
 
     def close(self) -> None:
         """Let every client and every broker go."""
@@ -180,11 +184,12 @@ class ProxiedSocket(asyncio.BufferedProtocol):
         if self.frames.waiting:
             self._went_on_at = self.last_heard
         self.client.go_on()
+        self._proxy.idle_poll.heard(nbytes)
 
     def _resumed(self) -> None:
         """There is room again, for what comes from the client and from brokers."""
         if not self.client.has_ended:
-            self.client.upstreams.read(True)
+            self.client.upstreams.read(self.account.may_take_more())
         self.client.go_on()
 
     def _switch(self, on: bool) -> None:
