@@ -117,6 +117,8 @@ def test_clients_see_one_broker_that_leads_everything(
     described = admin.describe_cluster().result(PATIENCE_S)
     assert [f"{each.host}:{each.port}" for each in described.nodes] == [proxy.kafka]
     assert described.controller.id == told.controller_id
+    with Cluster(settings_of({"bootstrap.servers": proxy.kafka})) as seen:
+        assert seen.coordinator("a group").place == proxy.kafka
     assert told.cluster_id == AdminClient({"bootstrap.servers": cluster.kafka}).list_topics().cluster_id
 
 

@@ -178,10 +178,17 @@ APIS: dict[int, Api] = {
         Way.COORDINATORS, KeyRows("group_ids", ""), KeyRows("groups", "group_id")
     ),
     ApiKey.LIST_CONFIG_RESOURCES: _ANY,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: _CONTROLLER,
+    ApiKey.UPDATE_FEATURES: _CONTROLLER,
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: _ANY,
+    ApiKey.PUSH_TELEMETRY: _ANY,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _ANY,
 }
 
-NOT_PASSED: dict[int, str] = dict.fromkeys(
+NOT_PASSED: dict[int, str] = {
+    ApiKey.DESCRIBE_QUORUM: "it tells of controllers, which no client of a proxy reaches"
+}
+NOT_PASSED |= dict.fromkeys(
     (
         ApiKey.SHARE_GROUP_HEARTBEAT,
         ApiKey.SHARE_GROUP_DESCRIBE,
@@ -205,8 +212,8 @@ _FIRST: dict[int, int] = {ApiKey.SASL_HANDSHAKE: 1}
 
 
 def versions_of(api_key: int) -> range:
-    """Return the versions that the proxy passes on; none of an API that it does not know."""
-    if api_key not in APIS:
+    """Return the versions that the proxy passes on; none of an API that it, or our brokers, do not know."""
+    route = ROUTE_BY_KEY.get(api_key)
+    if route is None or api_key not in APIS:
         return range(0)
-    route = ROUTE_BY_KEY[api_key]
     return range(max(route.first, _FIRST.get(api_key, 0)), route.last + 1)
