@@ -11,6 +11,7 @@ import pulsar
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from magnetar.admin.ledgers import verify
 from tests.process import BrokerProcess
 from tests.workers.house import PARTITIONS, House, is_alive
 from tests.workers.load import KafkaLoad, PulsarLoad, check, stored, until
@@ -135,6 +136,19 @@ def _epoch(servers: str) -> int:
     (message,) = client.consume(1, 30)
     client.close()
     return int(message.leader_epoch())
+
+
+def test_a_topic_that_is_deleted_and_made_again_is_a_new_one_on_all_workers(house: House) -> None:
+    for _ in range(4):
+        house.make_topic("again")
+        load = KafkaLoad(house.address, "again", PARTITIONS)
+        load.wait_for_more(400)
+        load.end()
+        check(load, house.address, "again")
+        house.admin.delete_topics(["again"])["again"].result()
+    until(lambda: "again" not in house.admin.list_topics(timeout=10).topics)
+    assert house.end() == 0
+    assert not verify(house.data).findings
 
 
 def test_they_end_in_order_with_the_one_who_looks_after_them(house: House) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -48,11 +48,29 @@ class ClusterAdmin:
             return _ask(self._cluster.any_broker(), request, answer, most)
 
     def ask_coordinator(
-        self, group: str, request: Message, answer: type[Answer], *, most: int | None = None
+        self, key: str, request: Message, answer: type[Answer], *, most: int | None = None, key_type: int = 0
     ) -> Answer:
-        """Return the answer of the broker that keeps a group."""
+        """Return the answer of the broker that keeps a group, or with key type 1 a transactional id."""
         with _in_an_operators_words():
-            return _ask(self._cluster.coordinator(group), request, answer, most)
+            return _ask(self._cluster.coordinator(key, key_type), request, answer, most)
+
+    def ask_all(
+        self, request: Message, answer: type[Answer], *, most: int | None = None
+    ) -> tuple[Answer, ...]:
+        """Return the answers of all brokers that can be reached."""
+        with _in_an_operators_words():
+            return tuple(_ask(each, request, answer, most) for each in self._cluster.brokers())
+
+    def ask_leaders(
+        self,
+        partitions: Iterable[tuple[str, int]],
+        request: Callable[[list[tuple[str, int]]], Message],
+        answer: type[Answer],
+    ) -> tuple[Answer, ...]:
+        """Return the answers of the partitions' leaders; ``request`` returns what to ask one about some of them."""
+        with _in_an_operators_words():
+            grouped = self._cluster.grouped(partitions)
+            return tuple(_ask(leader, request(some), answer, None) for leader, some in grouped.items())
 
     def __enter__(self) -> ClusterAdmin:
         return self

@@ -125,10 +125,12 @@ class OffsetsDeleted:
 
 def list_groups(cluster: ClusterAdmin) -> tuple[GroupRow, ...]:
     """Return all groups by name."""
-    said = cluster.ask(ListGroupsRequest(), ListGroupsResponse)
-    check(said.error_code, None, "the list of groups")
-    rows = [GroupRow(each.group_id, each.group_state, each.protocol_type) for each in said.groups]
-    return tuple(sorted(rows, key=lambda row: row.group))
+    rows: dict[str, GroupRow] = {}
+    for said in cluster.ask_all(ListGroupsRequest(), ListGroupsResponse):
+        check(said.error_code, None, "the list of groups")
+        for each in said.groups:
+            rows[each.group_id] = GroupRow(each.group_id, each.group_state, each.protocol_type)
+    return tuple(sorted(rows.values(), key=lambda row: row.group))
 
 
 def describe_group(cluster: ClusterAdmin, name: str) -> GroupDetail:

@@ -66,17 +66,22 @@ def list_offsets(
     cluster: ClusterAdmin, keys: Iterable[Key], timestamp: int, *, leave_out_missing: bool = False
 ) -> dict[Key, int]:
     """Return an offset per partition: `LATEST`, `EARLIEST`, or the first record at or after a time (-1 for none)."""
-    topics: dict[str, list[ListOffsetsPartition]] = {}
-    for topic, partition in keys:
-        topics.setdefault(topic, []).append(
-            ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
-        )
-    if not topics:
+
+    def request(some: list[Key]) -> ListOffsetsRequest:
+        topics: dict[str, list[ListOffsetsPartition]] = {}
+        for topic, partition in some:
+            topics.setdefault(topic, []).append(
+                ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+            )
+        asked = [ListOffsetsTopic(name=name, partitions=rows) for name, rows in topics.items()]
+        return ListOffsetsRequest(replica_id=-1, topics=asked)
+
+    wanted = list(keys)
+    if not wanted:
         return {}
-    asked = [ListOffsetsTopic(name=name, partitions=partitions) for name, partitions in topics.items()]
-    said = cluster.ask(ListOffsetsRequest(replica_id=-1, topics=asked), ListOffsetsResponse)
     found = {}
-    for answered in said.topics:
+    told = cluster.ask_leaders(wanted, request, ListOffsetsResponse)
+    for answered in (topic for said in told for topic in said.topics):
         for row in answered.partitions:
             if leave_out_missing and row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 continue

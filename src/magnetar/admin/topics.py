@@ -189,13 +189,16 @@ def trim(cluster: ClusterAdmin, name: str, partitions: list[int] | None, before:
     if missing:
         raise NotThere(f"topic {name} has no partition {min(missing)}", "See 'magnetar topic describe'.")
     ends = resolve(cluster, keys, before)
-    rows = [DeleteRecordsPartition(partition_index=index, offset=ends[name, index]) for _, index in keys]
-    said = cluster.ask(
-        DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=name, partitions=rows)], timeout_ms=TIMEOUT_MS),
-        DeleteRecordsResponse,
-    )
+
+    def request(some: list[tuple[str, int]]) -> DeleteRecordsRequest:
+        rows = [DeleteRecordsPartition(partition_index=index, offset=ends[name, index]) for _, index in some]
+        return DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name=name, partitions=rows)], timeout_ms=TIMEOUT_MS
+        )
+
     first = {}
-    for row in said.topics[0].partitions:
+    answers = cluster.ask_leaders(keys, request, DeleteRecordsResponse)
+    for row in (row for said in answers for row in said.topics[0].partitions):
         check(row.error_code, None, f"{name}-{row.partition_index}")
         first[str(row.partition_index)] = row.low_watermark
     return Trimmed(name, first)
@@ -215,10 +218,13 @@ def _sizes(cluster: ClusterAdmin, wanted: Mapping[str, list[int]] | None) -> dic
         else [DescribableLogDirTopic(topic=name, partitions=indexes) for name, indexes in wanted.items()]
     )
     sizes: dict[str, dict[int, int]] = {}
-    for directory in cluster.ask(DescribeLogDirsRequest(topics=asked), DescribeLogDirsResponse).results:
+    answers = cluster.ask_all(DescribeLogDirsRequest(topics=asked), DescribeLogDirsResponse)
+    for directory in (each for answer in answers for each in answer.results):
         for topic in directory.topics:
-            for row in topic.partitions:
-                sizes.setdefault(topic.name, {})[row.partition_index] = row.partition_size
+            of_topic = sizes.setdefault(topic.name, {})
+            for row in topic.partitions:  # who does not lead it may know of less
+                size = max(row.partition_size, of_topic.get(row.partition_index, 0))
+                of_topic[row.partition_index] = size
     return sizes
 
 

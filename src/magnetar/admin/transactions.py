@@ -31,6 +31,8 @@ from magnetar.wire.kafka.messages.write_txn_markers_response import WriteTxnMark
 
 ONGOING = "Ongoing"
 _STABLE_INIT = 5  # the last version of InitProducerId that Kafka calls stable
+_TRANSACTION = 1
+"""The key type of FindCoordinator."""
 _LIST = "'magnetar txn list' shows those there are."
 
 
@@ -68,18 +70,18 @@ class TransactionAborted:
 def list_transactions(cluster: ClusterAdmin, states: Iterable[str] = ()) -> list[TransactionRow]:
     """Return the transactional ids, those in these states alone if any are given."""
     request = ListTransactionsRequest(state_filters=list(states))
-    answer = cluster.ask(request, ListTransactionsResponse, most=1)
-    check(answer.error_code, None, "the list of transactions", "Try again in a moment.")
-    if answer.unknown_state_filters:
-        raise NotThere(
-            f"no transaction can be {', '.join(answer.unknown_state_filters)}",
-            "States are Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit and CompleteAbort.",
-        )
-    rows = (
-        TransactionRow(each.transactional_id, each.producer_id, each.transaction_state)
-        for each in answer.transaction_states
-    )
-    return sorted(rows, key=lambda row: row.transactional_id)
+    rows: dict[str, TransactionRow] = {}
+    for answer in cluster.ask_all(request, ListTransactionsResponse, most=1):
+        check(answer.error_code, None, "the list of transactions", "Try again in a moment.")
+        if answer.unknown_state_filters:
+            raise NotThere(
+                f"no transaction can be {', '.join(answer.unknown_state_filters)}",
+                "States are Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit and CompleteAbort.",
+            )
+        for each in answer.transaction_states:
+            row = TransactionRow(each.transactional_id, each.producer_id, each.transaction_state)
+            rows[row.transactional_id] = row
+    return sorted(rows.values(), key=lambda row: row.transactional_id)
 
 
 def describe_transaction(cluster: ClusterAdmin, transactional_id: str) -> TransactionDetail:
@@ -103,7 +105,10 @@ def describe_transaction(cluster: ClusterAdmin, transactional_id: str) -> Transa
 
 def _described(cluster: ClusterAdmin, transactional_id: str) -> TransactionState:
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-    (found,) = cluster.ask(request, DescribeTransactionsResponse).transaction_states
+    answer = cluster.ask_coordinator(
+        transactional_id, request, DescribeTransactionsResponse, key_type=_TRANSACTION
+    )
+    (found,) = answer.transaction_states
     if found.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
         raise NotThere(f"transactional id {transactional_id!r} does not exist", _LIST)
     check(found.error_code, None, f"transactional id {transactional_id!r}")
@@ -118,7 +123,9 @@ def abort_transaction(cluster: ClusterAdmin, transactional_id: str) -> Transacti
     request = InitProducerIdRequest(
         transactional_id=transactional_id, transaction_timeout_ms=found.timeout_ms
     )
-    answer = cluster.ask(request, InitProducerIdResponse, most=_STABLE_INIT)
+    answer = cluster.ask_coordinator(
+        transactional_id, request, InitProducerIdResponse, most=_STABLE_INIT, key_type=_TRANSACTION
+    )
     if (
         answer.error_code != ErrorCode.CONCURRENT_TRANSACTIONS
     ):  # it is aborted, and its markers are on their way
@@ -134,7 +141,9 @@ def abort_in_partition(cluster: ClusterAdmin, place: PartitionName, producer_id:
     asked = DescribeProducersRequest(
         topics=[TopicRequest(name=place.topic, partition_indexes=[place.partition])]
     )
-    row = cluster.ask(asked, DescribeProducersResponse).topics[0].partitions[0]
+    where = [(place.topic, place.partition)]
+    (told,) = cluster.ask_leaders(where, lambda _: asked, DescribeProducersResponse)
+    row = told.topics[0].partitions[0]
     check(row.error_code, row.error_message, f"partition {place}")
     found = next((each for each in row.active_producers if _is_open(each, producer_id)), None)
     if found is None:
@@ -149,7 +158,8 @@ def abort_in_partition(cluster: ClusterAdmin, place: PartitionName, producer_id:
         topics=[WritableTxnMarkerTopic(name=place.topic, partition_indexes=[place.partition])],
         coordinator_epoch=max(found.coordinator_epoch, 0),
     )
-    answer = cluster.ask(WriteTxnMarkersRequest(markers=[marker]), WriteTxnMarkersResponse)
+    order = WriteTxnMarkersRequest(markers=[marker])
+    (answer,) = cluster.ask_leaders(where, lambda _: order, WriteTxnMarkersResponse)
     check(answer.markers[0].topics[0].partitions[0].error_code, None, f"partition {place}")
     return TransactionAborted(producer_id, None, (str(place),))
 

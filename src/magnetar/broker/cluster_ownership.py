@@ -28,6 +28,7 @@ from magnetar.broker.errors import BrokerError
 from magnetar.broker.listeners import Endpoint
 from magnetar.broker.ownership import HASHES, BrokerInfo, Bundle, NotOwned, Owned, Ownership
 from magnetar.broker.settings import Settings
+from magnetar.broker.slices import batched
 from magnetar.metadata import (
     ANY,
     MUST_NOT_EXIST,
@@ -47,6 +48,7 @@ _LOOK_S = 1.0
 _SETTLED_S = 3.0
 """How long a broker must have been there before others hand over what is meant for it."""
 _HANDED_OVER_AT_ONCE = 4
+_TAKEN_AT_ONCE = 16
 _PATIENCE_S = 3.0
 """How long a bundle waits for the broker that it is meant for, before another one takes it that is asked for it."""
 _log = logging.getLogger("magnetar.ownership")
@@ -87,9 +89,17 @@ class ClusterOwnership(Ownership):
         rack: str | None,
         bundles: int,
         session_s: float,
+        *,
+        come_back: Iterable[BrokerInfo] = (),
     ) -> None:
-        """``bundles`` is how many a new namespace gets; ``session_s`` how long the store keeps a silent session."""
+        """``bundles`` is how many a new namespace gets; ``session_s`` how long the store keeps a silent session.
+
+        Those that ``come_back`` are told of also while they are gone: they are begun again, and found where they were.
+        """
         super().__init__()
+        self._come_back = {each.node_id: each for each in come_back}
+        self._away = dict(self._come_back)
+        """Those of them that are gone now."""
         self._session_s = session_s
         self.cluster = cluster
         self.node_id = node_id
@@ -189,18 +199,27 @@ class ClusterOwnership(Ownership):
     def _broker_changed(self, path: str, stored: Stored | None) -> None:
         self._moved.set()
         if stored is None:
-            self._brokers.pop(path, None)
+            gone = self._brokers.pop(path, None)
             self._since.pop(path, None)
+            if gone is not None and gone.node_id in self._come_back:
+                self._away[gone.node_id] = gone
             return
         self._since.setdefault(path, time.monotonic())
         try:
             told = json.loads(stored.value)
             endpoints = {name: Endpoint(host, int(port)) for name, (host, port) in told["endpoints"].items()}
-            self._brokers[path] = BrokerInfo(int(told["nodeId"]), told.get("rack"), endpoints)
+            found = self._brokers[path] = BrokerInfo(int(told["nodeId"]), told.get("rack"), endpoints)
+            self._away.pop(found.node_id, None)
         except (ValueError, KeyError, TypeError, AttributeError):
             _log.warning("%s is not a broker of Magnetar's, and gets no bundles from here", path)
 
     def brokers(self) -> Sequence[BrokerInfo]:
+        if not self._away:
+            return self._living()
+        # librdkafka forgets a broker that is not told of, but not that it was a coordinator, and waits for it for good.
+        return sorted([*self._living(), *self._away.values()], key=lambda each: each.node_id)
+
+    def _living(self) -> Sequence[BrokerInfo]:
         others = [each for each in self._brokers.values() if each.node_id != self.node_id]
         mine = BrokerInfo(self.node_id, self._rack, self._endpoints)
         return sorted([mine, *others], key=lambda each: each.node_id)
@@ -211,7 +230,7 @@ class ClusterOwnership(Ownership):
             self._soon(self._register())
 
     def leader(self) -> int:
-        return min(each.node_id for each in self.brokers())
+        return min(each.node_id for each in self._living())
 
     # -- bundles
 
@@ -268,7 +287,7 @@ class ClusterOwnership(Ownership):
 
     def _meant_for(self, bundle: Bundle) -> int:
         """Return the broker that is to have a bundle that nobody has."""
-        return max(self.brokers(), key=lambda each: _weight(bundle, each.node_id)).node_id
+        return max(self._living(), key=lambda each: _weight(bundle, each.node_id)).node_id
 
     async def acquire(self, bundle: Bundle) -> Owned:
         end = asyncio.get_running_loop().time() + _PATIENCE_S
@@ -375,10 +394,14 @@ class ClusterOwnership(Ownership):
         while not self._is_closing:
             self._moved.clear()
             try:
-                for namespace in list(self.namespaces()):
-                    for bundle in self.bundles(namespace):
-                        if self.owner_of(bundle) is None and self._meant_for(bundle) == self.node_id:
-                            await self._take(bundle)
+                due = [
+                    bundle
+                    for namespace in list(self.namespaces())
+                    for bundle in self.bundles(namespace)
+                    if self.owner_of(bundle) is None and self._meant_for(bundle) == self.node_id
+                ]
+                for some in batched(due, _TAKEN_AT_ONCE):
+                    await asyncio.gather(*map(self._take, some))
                 await self._hand_over()
             except (MetadataError, BrokerError) as error:
                 _log.info("what nobody owns is looked at again: %s", error)

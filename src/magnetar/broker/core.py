@@ -40,6 +40,7 @@ from magnetar.broker.offers import Offers
 from magnetar.broker.offloading import Offloading
 from magnetar.broker.open_logs import OpenLog, OpenLogs
 from magnetar.broker.ownership import Bundle, Ownership, SoleOwner
+from magnetar.broker.peers import Peers
 from magnetar.broker.policies import AutoTopics, NamespacePolicies
 from magnetar.broker.progress import Progress
 from magnetar.broker.settings import Settings
@@ -160,6 +161,8 @@ class Broker:
             settings.given,
             by_tenant=settings.names.kafka_enable_multi_tenant_metadata,
         )
+        self.peers: Peers | None = None
+        """The other processes that serve the same data directory; None if it has that alone."""
         self.questions: int | None = None
         """The descriptor of the socket where operators ask, if several processes share it; it is to be made if not."""
         self.identity: Identity
@@ -557,7 +560,13 @@ class Broker:
         """A topic is deleted; if another client of the store did that, whoever holds it here lets go of it."""
         self.open_logs.forget(topic)
         if topic not in self._deleting:
-            self.background.once("deletion of topic", self.events.tell_deleted(topic), about=topic.kafka_name)
+            self.background.once("deletion of topic", self._deleted_elsewhere(topic), about=topic.kafka_name)
+
+    async def _deleted_elsewhere(self, topic: Topic) -> None:
+        """Let go of what another broker deletes, before one of its name can be opened here."""
+        for ledger in topic.ledger_names():
+            await self.engine.forget(ledger)
+        await self.events.tell_deleted(topic)
 
     async def _delete(self, topic: Topic, is_used: Callable[[], bool]) -> bool:
         async with self._gate:

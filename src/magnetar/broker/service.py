@@ -24,6 +24,7 @@ from magnetar.broker.duties import Duties
 from magnetar.broker.handlers import ProtocolHandler, arranged, asked_for
 from magnetar.broker.listeners import CannotListen, Listener, warn_open
 from magnetar.broker.ownership import Ownership, SoleOwner
+from magnetar.broker.peers import Peers
 from magnetar.broker.settings import Settings
 from magnetar.broker.storage.opening import Storage, open_storage
 from magnetar.ledger.errors import LedgerError
@@ -84,7 +85,10 @@ class BrokerService:
         engine.on_failed = self._storage_failed
         ownership, store = self._ownership, self._storage.store
         if self._worker is not None:
-            ownership = self._cluster = self._worker.ownership(self.settings, store)
+            by_protocol = {
+                each.protocol_name: listeners for each, listeners in zip(self.handlers, wanted, strict=True)
+            }
+            ownership = self._cluster = self._worker.ownership(self.settings, store, by_protocol)
         elif ownership is None and self.settings.node.metadata_url.startswith("zk:"):
             from magnetar.broker.cluster_ownership import of_cluster  # a broker alone needs none of it
 
@@ -96,7 +100,10 @@ class BrokerService:
             await self._cluster.start()
         await engine.start()
         self.broker = Broker(self.settings, store, engine, ownership)
-        self.broker.questions = None if self._worker is None else self._worker.questions
+        if self._worker is not None:
+            self.broker.questions = self._worker.questions
+            self.broker.peers = Peers(self.root, self.settings.node.node_id)
+            await self.broker.peers.start()
         await self.broker.start()
         self.broker.background.repeat(
             "looking after the lock file", lambda: _LOCK_CHECK_S, self._renew_lock, essential=True
@@ -202,6 +209,10 @@ class BrokerService:
         served = self.served.items()
         tell_address(self.root, {name: [each.address for each in listeners] for name, listeners in served})
 
+    def _leave_peers(self) -> None:
+        if self.broker.peers is not None:
+            self.broker.peers.close()
+
     def _forget_address(self) -> None:
         if self._worker is None:
             forget_address(self.root)
@@ -218,6 +229,7 @@ class BrokerService:
                 *(("a listener", server.close) for server in self._servers),
                 ("what this broker owns", self._leave_cluster),
                 *((f"clients of {each.protocol_name}", each.drain) for each in last_first),
+                ("questions of other workers", self._leave_peers),
                 ("compactions", self.broker.compactions.close),
                 *((f"protocol {each.protocol_name}", each.close) for each in last_first),
                 ("background work", self.broker.background.close),

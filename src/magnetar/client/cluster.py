@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
 from magnetar.client.connection import Connection
@@ -160,13 +161,36 @@ class Cluster:
 
     # Brokers.
 
-    def coordinator(self, group: str) -> Connection:
-        """Return a connection to the coordinator of a group."""
+    def brokers(self) -> list[Connection]:
+        """Return connections to all brokers that answer; raise `BrokerUnreachable` if none does."""
+        self._learn(self._ask_metadata([]))
+        found = []
+        for address in self._nodes.values():
+            with suppress(BrokerUnreachable):
+                found.append(self._connect(address))
+        return found or [self.any_broker()]
+
+    def grouped(self, partitions: Iterable[Partition]) -> dict[Connection, list[Partition]]:
+        """Return the partitions by their leaders; those that nobody leads, or that are not known, at any broker."""
+        wanted = list(partitions)
+        self._learn(self._ask_metadata(list(dict.fromkeys(name for name, _ in wanted))))
+        found: dict[Connection, list[Partition]] = {}
+        for name, partition in wanted:
+            known = self._topics.get(name)
+            leader = known.leaders[partition] if known is not None and partition < len(known.leaders) else -1
+            address = self._nodes.get(leader)
+            connection = self.any_broker() if address is None else self._connect(address)
+            found.setdefault(connection, []).append((name, partition))
+        return found
+
+    def coordinator(self, key: str, key_type: int = 0) -> Connection:
+        """Return a connection to the coordinator of a group, or with key type 1 of a transactional id."""
         answer: FindCoordinatorResponse = self.any_broker().call(
-            FindCoordinatorRequest(coordinator_keys=[group]), 4
+            FindCoordinatorRequest(coordinator_keys=[key], key_type=key_type), 4
         )
         (found,) = answer.coordinators
-        check(found.error_code, f"the coordinator of group {group!r}", found.error_message)
+        what = "transactional id" if key_type else "group"
+        check(found.error_code, f"the coordinator of {what} {key!r}", found.error_message)
         return self._connect((found.host, found.port))
 
     def any_broker(self) -> Connection:

@@ -74,6 +74,10 @@ class KafkaProtocolHandler(ProtocolHandler):
         groups = rooms.groups()
         transactions = rooms.transactions()
         shares = rooms.shares(groups)
+        if broker.peers is not None:
+            from magnetar.kafka.transactions.elsewhere import answer_others
+
+            answer_others(broker.peers, rooms.markers, rooms.transactions_of.get)
         self.services = KafkaServices(
             broker=broker,
             partitions=partitions,

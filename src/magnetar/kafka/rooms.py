@@ -42,6 +42,8 @@ class Rooms:
         self.configs = GroupConfigStore(broker)
         """What is configured for single groups; to be followed before groups are made."""
         self._groups: dict[str, GroupCoordinator] = {}
+        self.transactions_of: dict[str, TransactionCoordinator] = {}
+        """By the topic where their facts lie."""
 
     def groups(self, topic: str = CONSUMER_OFFSETS) -> GroupCoordinator:
         """Return the groups that are kept in a topic, not started yet."""
@@ -58,7 +60,7 @@ class Rooms:
 
     def transactions(self, topic: str = TRANSACTION_STATE) -> TransactionCoordinator:
         """Return the transactions that are kept in a topic, not started yet."""
-        return TransactionCoordinator(
+        made = TransactionCoordinator(
             LedgerOffsetsLog(self._broker, self._partitions, topic),
             self._settings.of(KafkaSettings),
             self.producer_ids.take,
@@ -66,6 +68,8 @@ class Rooms:
             self._broker.background,
             pulsars=self._broker.transactions if topic == TRANSACTION_STATE else None,
         )
+        self.transactions_of[made.topic] = made
+        return made
 
     def shares(self, groups: GroupCoordinator, topic: str = SHARE_GROUP_STATE) -> LazyShares:
         """Return the share groups of a coordinator whose state is kept in a topic, made when somebody asks for them."""

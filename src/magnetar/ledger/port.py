@@ -416,6 +416,10 @@ class LedgerEngine(ABC):
     async def delete(self, name: str) -> None:
         """Delete the managed ledger with all it holds; unknown names are no error."""
 
+    async def forget(self, name: str) -> None:
+        """Hold a managed ledger no more that another engine on the same storage deletes."""
+        await self.release(name)
+
     @abstractmethod
     async def summaries(self, name: str) -> list[LedgerSummary]:
         """Return the ledgers of a managed ledger, open or not, without opening it; none if there is no such one."""

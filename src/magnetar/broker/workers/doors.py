@@ -38,9 +38,10 @@ class Doors:
     _doors: dict[int, dict[str, list[Door]]] = field(default_factory=dict)
     _held: list[socket.socket] = field(default_factory=list)
 
-    def of(self, worker: int) -> Mapping[str, Sequence[Door]]:
-        """Return those of one worker."""
-        return self._doors[worker]
+    @property
+    def of_all(self) -> Mapping[int, Mapping[str, Sequence[Door]]]:
+        """Those of each worker, by its number."""
+        return self._doors
 
     def close(self) -> None:
         """Let all go."""

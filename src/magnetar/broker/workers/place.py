@@ -23,13 +23,15 @@ if TYPE_CHECKING:
     from magnetar.broker.cluster_ownership import ClusterOwnership
     from magnetar.broker.storage.opening import Storage
 
-BUNDLES = 16
-"""Of a namespace that is made: so many that a few workers get about the same number of them."""
+BUNDLES = 64
+"""Of a namespace that is made: so many that the partitions of one topic, whose names' hashes differ in few bits, lie in
+different ones.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlace:
-    """``number`` counts from 1. ``doors`` are by protocol, in the order of the handler's listeners."""
+    """``number`` counts from 1. ``all_doors`` are by number and protocol, in the order of the handler's listeners."""
 
     number: int
     parent: int
@@ -40,7 +42,12 @@ class WorkerPlace:
     """The descriptor of the socket to whoever keeps the metadata."""
     questions: int
     """That of the socket where operators ask."""
-    doors: Mapping[str, Sequence[Door]] = field(default_factory=dict)
+    all_doors: Mapping[int, Mapping[str, Sequence[Door]]] = field(default_factory=dict)
+
+    @property
+    def doors(self) -> Mapping[str, Sequence[Door]]:
+        """Its own."""
+        return self.all_doors.get(self.number, {})
 
     @property
     def descriptors(self) -> list[int]:
@@ -78,14 +85,35 @@ class WorkerPlace:
         )
         return Storage(lock, store, engine)
 
-    def ownership(self, settings: Settings, store: MetadataStore) -> ClusterOwnership:
-        """Return who serves what: the same as in a cluster."""
+    def ownership(
+        self, settings: Settings, store: MetadataStore, listeners: Mapping[str, Sequence[Listener]]
+    ) -> ClusterOwnership:
+        """Return who serves what: the same as in a cluster. ``listeners`` are those of each protocol."""
         from magnetar.broker.cluster_ownership import ClusterOwnership
-        from magnetar.broker.ownership import CLUSTER
+        from magnetar.broker.ownership import CLUSTER, BrokerInfo
 
         node = settings.node
+        others = [
+            BrokerInfo(
+                node.node_id + number - self.number,
+                node.broker_rack,
+                {
+                    listener.name: self.own_listener(listener, door).advertised
+                    for protocol, wanted in listeners.items()
+                    for listener, door in zip(wanted, doors.get(protocol, ()), strict=False)
+                },
+            )
+            for number, doors in self.all_doors.items()
+            if number != self.number
+        ]
         return ClusterOwnership(
-            store, CLUSTER, node.node_id, node.broker_rack, BUNDLES, node.worker_session_ms / 1000
+            store,
+            CLUSTER,
+            node.node_id,
+            node.broker_rack,
+            BUNDLES,
+            node.worker_session_ms / 1000,
+            come_back=others,
         )
 
     def own_socket(self, host: str, port: int) -> socket.socket:

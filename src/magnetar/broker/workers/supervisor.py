@@ -235,7 +235,7 @@ class Supervisor:
             self._lock.descriptors,
             store,
             self._questions.fileno(),
-            self._doors.of(number),
+            self._doors.of_all,
         )
 
     async def _fence(self, number: int) -> None:

@@ -18,6 +18,7 @@ from magnetar.kafka.handlers.transactional import EPOCH_BUMPED, OF_BATCHES
 from magnetar.kafka.pace import MAX_SECONDS, drained, paced
 from magnetar.kafka.partitions.partition import Partition, PreparedBatch, RecordsRejected
 from magnetar.kafka.transactions.decider import ProducerIdAndEpoch
+from magnetar.kafka.transactions.elsewhere import admitted
 from magnetar.kafka.transactions.metadata import TransactionPartition
 from magnetar.ledger.errors import LedgerError
 from magnetar.records.batch import TRANSACTIONAL, read_header
@@ -170,9 +171,8 @@ async def _admit(
     producer = ProducerIdAndEpoch(header.producer_id, header.producer_epoch)
     where = TransactionPartition(partition.topic.kafka_name, partition.index)
     try:
-        if version >= _FIRST_THAT_ADDS:
-            await transactions.add_partitions(transactional_id, producer, frozenset({where}), EPOCH_BUMPED)
-        code = transactions.verify(transactional_id, producer, (where,))[where]
+        adds_as = EPOCH_BUMPED if version >= _FIRST_THAT_ADDS else None
+        code = await admitted(transactions, transactional_id, producer, where, adds_as)
     except CoordinatorRefused as refused:
         raise CoordinatorRefused(
             OF_BATCHES.get(refused.code, refused.code),

@@ -11,6 +11,7 @@ from magnetar.kafka.handlers.noted_offsets import noted_offsets
 from magnetar.kafka.handlers.transactional import EPOCH_BUMPED, OF_OFFSETS
 from magnetar.kafka.pace import paced
 from magnetar.kafka.transactions.decider import ProducerIdAndEpoch
+from magnetar.kafka.transactions.elsewhere import admitted
 from magnetar.kafka.transactions.metadata import TransactionPartition
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.txn_offset_commit_request import (
@@ -55,10 +56,9 @@ async def _commit(
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     where = TransactionPartition(groups.topic, groups.partition_of(request.group_id))
     try:
-        if context.api_version >= _FIRST_THAT_ADDS:
-            await transactions.add_partitions(name, producer, frozenset({where}), EPOCH_BUMPED)
+        adds_as = EPOCH_BUMPED if context.api_version >= _FIRST_THAT_ADDS else None
         # Without a wait from here to the group's decision: none of a transaction that has ended may come to it.
-        code = transactions.verify(name, producer, (where,))[where]
+        code = await admitted(transactions, name, producer, where, adds_as)
     except CoordinatorRefused as refused:
         raise CoordinatorRefused(OF_OFFSETS.get(refused.code, refused.code)) from None
     if code is not ErrorCode.NONE:

@@ -325,6 +325,25 @@ class FilesEngine(LedgerEngine):
             del self._going[name]
             gone.set_result(None)
 
+    async def forget(self, name: str) -> None:
+        while (opening := self._opening.get(name)) is not None:
+            await asyncio.wait([opening])
+        await self._gone(name)
+        managed = self._managed.get(name)
+        if managed is not None:
+            await asyncio.shield(self.shared.work.background(self._forget(managed, self._begin_going(name))))
+
+    async def _forget(self, managed: FilesManagedLedger, gone: asyncio.Future[None]) -> None:
+        """Write nothing more of it, and remove what the other engine does not know of."""
+        try:
+            await managed.end_cursors()
+            async with managed.ledger_list.changing:
+                self._managed.pop(managed.name, None)
+                managed.abandon()
+        finally:
+            del self._going[managed.name]
+            gone.set_result(None)
+
     async def _delete_nodes(self, name: str, info: ManagedLedgerInfo) -> None:
         """Delete what the metadata store has of a log: what lies beneath it first, which is cursors."""
         path, notes = path_of(name), doomed_objects(name, info.ledgers)
