@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.offload_settings import OffloadSettings
 from magnetar.broker.settings import Settings
@@ -47,14 +49,19 @@ class FilesEngines(StorageEngineFactory):
         _bare("storage.url", url)
         if isinstance(store, MemoryStore):
             raise InvalidConfig("storage.url=files: keeps ledgers that metadata.url=memory: would forget")
-        flush_interval_ms = settings.topics.flush_interval_ms
-        return FilesEngine(
-            held.directory,
-            store,
-            RealDisk(),
-            flush_interval_ms=flush_interval_ms,
-            make_tiers=lambda: make_tiers(settings),
-        )
+        return files_engine(held.directory, settings, store)
+
+
+def files_engine(directory: Path, settings: Settings, store: MetadataStore, worker: int = 0) -> FilesEngine:
+    """Return an engine on a data directory; ``worker`` is the number of one of several that share it."""
+    return FilesEngine(
+        directory,
+        store,
+        RealDisk(),
+        flush_interval_ms=settings.topics.flush_interval_ms,
+        make_tiers=lambda: make_tiers(settings),
+        worker=worker,
+    )
 
 
 class MemoryEngines(StorageEngineFactory):

@@ -63,10 +63,8 @@ class WorkerPlace:
     async def open_storage(self, settings: Settings) -> Storage:
         """Return the store that is kept elsewhere, and an engine with a journal of its own."""
         # Only in a worker: whoever looks after them stays small.
-        from magnetar.broker.storage.embedded import make_tiers
+        from magnetar.broker.storage.embedded import files_engine
         from magnetar.broker.storage.opening import Storage
-        from magnetar.ledger.disk import RealDisk
-        from magnetar.ledger.files.engine import FilesEngine
         from magnetar.metadata.keeper_client import KeeperStore
 
         root = Path(settings.node.data_dir).absolute()
@@ -74,16 +72,7 @@ class WorkerPlace:
         alive_s = settings.node.worker_session_ms / 1000 / LOOKS
         store = await KeeperStore.open(socket.socket(fileno=self.store), alive_s)
         store.session.on_lost.append(_end_at_once)
-        flush_interval_ms = settings.topics.flush_interval_ms
-        engine = FilesEngine(
-            root,
-            store,
-            RealDisk(),
-            flush_interval_ms=flush_interval_ms,
-            worker=self.number,
-            make_tiers=lambda: make_tiers(settings),
-        )
-        return Storage(lock, store, engine)
+        return Storage(lock, store, files_engine(root, settings, store, self.number))
 
     def ownership(
         self, settings: Settings, store: MetadataStore, listeners: Mapping[str, Sequence[Listener]]
