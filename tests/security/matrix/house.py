@@ -21,6 +21,7 @@ from magnetar.broker.core import Broker
 from magnetar.broker.listeners import Listener
 from magnetar.broker.names import TopicName
 from magnetar.broker.settings import Settings
+from magnetar.broker.transactions import TxnId, TxnPartition, TxnSubscription
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.listeners import parse_listeners
 from magnetar.ledger.memory import MemoryEngine
@@ -50,6 +51,8 @@ _SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "share.coordinator.state.topic.num.partitions": "1",
     "share.auto.offset.reset": "earliest",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.coordinator.enabled": "true",
     "advertised.address": "127.0.0.1",
     "data.dir": ".",
     "ssl.keystore.password": "garnet",
@@ -225,6 +228,22 @@ class House:
         for name in ("ruby", "garnet-of-red"):
             topic = await topics.open(self.broker.topic(f"red/default/{name}"), 0)
             await topic.subscription(Wanted("readers", SubType.Shared, True, Start.earliest))
+
+    async def transaction_of(self, role: str) -> TxnId:
+        """Begin a transaction of Pulsar's, of somebody's own, that has red's topics and subscriptions in it."""
+        service = self.pulsar.services.transactions
+        assert service is not None
+        await service.coordinator.loaded()
+        txn = await service.coordinator.begin(0, 3_600_000, role, 0)
+        for name in ("ruby", "garnet-of-red"):
+            where = TxnPartition(f"red/default/{name}", 0)
+            await service.participants.begin(where)
+            await service.coordinator.add_partitions(txn, {where: f"persistent://red/default/{name}"})
+            subscription = TxnSubscription(*where, "readers")
+            await service.coordinator.add_subscriptions(
+                txn, {subscription: f"persistent://red/default/{name}"}
+            )
+        return txn
 
     def topics_of_red(self) -> Iterator[Any]:
         return (topic for topic in self.broker.topics() if topic.name.tenant == "red")

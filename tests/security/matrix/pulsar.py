@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from functools import partial
 
+from magnetar.broker.transactions import TxnId
 from magnetar.pulsar.handlers import ROUTES
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, Schema, ServerError
 from tests.pulsar.raw import entry, flow, frame, hello, ping, producer, send, subscribe
@@ -13,6 +14,7 @@ from tests.security.matrix.asking import Ask, Outcome
 from tests.security.matrix.house import Asker, Client, House
 
 RUBY = "persistent://red/default/ruby"
+_COORDINATORS = "persistent://pulsar/system/transaction_coordinator_assign"
 _SILENT = {
     BaseCommand.AUTH_RESPONSE,
     BaseCommand.PONG,
@@ -45,7 +47,10 @@ async def _ask(kind: BaseCommand.Type, way: str, house: House, asker: Asker) -> 
         if first is None or _command(first).type != BaseCommand.CONNECTED:
             return Outcome.not_let_in, b""
         said, refused = bytearray(), False
-        for command, content in _steps(kind, way, asker):
+        txn = TxnId(0, 0)
+        if kind in _IN_TRANSACTION:
+            txn = await house.transaction_of("root" if way == "another's" else asker.role)
+        for command, content in _steps(kind, way, asker, txn):
             client.send(frame(command, content))
             for answer in await _answers(client, command):
                 said += answer
@@ -86,8 +91,15 @@ def _is_refusal(answer: BaseCommand) -> bool:
         answer.partitionMetadataResponse.error,
         answer.getSchemaResponse.error_code,
         answer.getOrCreateSchemaResponse.error_code,
+        answer.addPartitionToTxnResponse.error,
+        answer.addSubscriptionToTxnResponse.error,
     )
-    return bool(_REFUSALS.intersection(told))
+    of_another = (
+        answer.addPartitionToTxnResponse.error,
+        answer.addSubscriptionToTxnResponse.error,
+        answer.endTxnResponse.error,
+    )
+    return bool(_REFUSALS.intersection(told)) or ServerError.NotAllowedError in of_another
 
 
 # -- how each command is asked --------------------------------------------------------------------------------------
@@ -97,6 +109,16 @@ _WAYS = {
     BaseCommand.WATCH_TOPIC_LIST: ("red's", "red's that is not there", "blue's"),
     BaseCommand.PRODUCER: ("", "with a first subscription"),
     BaseCommand.GET_LAST_MESSAGE_ID: ("", "of a reader"),
+    BaseCommand.LOOKUP: ("", "a coordinator"),
+    BaseCommand.PARTITIONED_METADATA: ("", "coordinators"),
+    BaseCommand.ADD_PARTITION_TO_TXN: ("one's own", "another's"),
+    BaseCommand.ADD_SUBSCRIPTION_TO_TXN: ("one's own", "another's"),
+    BaseCommand.END_TXN: ("one's own", "another's"),
+}
+_IN_TRANSACTION = {
+    BaseCommand.ADD_PARTITION_TO_TXN,
+    BaseCommand.ADD_SUBSCRIPTION_TO_TXN,
+    BaseCommand.END_TXN,
 }
 _NAMESPACES = {"blue's": "blue/default", "red's that is not there": "red/none"}
 _AS_PRODUCER = {BaseCommand.SEND, BaseCommand.CLOSE_PRODUCER}
@@ -112,7 +134,7 @@ _AS_CONSUMER = {
 }
 
 
-def _steps(kind: BaseCommand.Type, way: str, asker: Asker) -> Iterator[tuple[BaseCommand, bytes]]:
+def _steps(kind: BaseCommand.Type, way: str, asker: Asker, txn: TxnId) -> Iterator[tuple[BaseCommand, bytes]]:
     """Yield the command, after those without which it means nothing."""
     if kind in _AS_PRODUCER:
         yield producer(RUBY), b""
@@ -132,16 +154,16 @@ def _steps(kind: BaseCommand.Type, way: str, asker: Asker) -> Iterator[tuple[Bas
     elif kind is BaseCommand.FLOW:
         yield flow(10), b""
     else:
-        yield _plain(kind, way, asker), b""
+        yield _plain(kind, way, asker, txn), b""
 
 
-def _plain(kind: BaseCommand.Type, way: str, asker: Asker) -> BaseCommand:
+def _plain(kind: BaseCommand.Type, way: str, asker: Asker, txn: TxnId) -> BaseCommand:
     """Return a command with all that its fields must say, and the topic wherever one is asked for."""
     command = BaseCommand(type=kind)
     inner = getattr(command, ROUTES[kind].field)
     inner.SetInParent()
     given = {
-        "topic": RUBY,
+        "topic": _COORDINATORS if "coordinator" in way else RUBY,
         "namespace": _NAMESPACES.get(way, "red/default"),
         "request_id": 5,
         "consumer_id": 1,
@@ -150,12 +172,19 @@ def _plain(kind: BaseCommand.Type, way: str, asker: Asker) -> BaseCommand:
         "topics_pattern": "persistent://(red|blue)/default/.*",
         "ack_type": 0,
         "tc_id": 0,
+        "txnid_most_bits": txn.most,
+        "txnid_least_bits": txn.least,
+        "txn_ttl_millis": 3_600_000,
     }
     for field in inner.DESCRIPTOR.fields:
-        if field.name in given:
+        if field.name in given and (kind in _IN_TRANSACTION or not field.name.startswith("txnid")):
             setattr(inner, field.name, given[field.name])
     if kind is BaseCommand.AUTH_RESPONSE:
         inner.response.auth_method_name, inner.response.auth_data = "token", asker.proof.encode()
+    elif kind is BaseCommand.ADD_PARTITION_TO_TXN:
+        inner.partitions.append(RUBY)
+    elif kind is BaseCommand.ADD_SUBSCRIPTION_TO_TXN:
+        inner.subscription.add(topic=RUBY, subscription="readers")
     elif kind is BaseCommand.ACK:
         inner.message_id.add(ledgerId=0, entryId=0)
     elif kind is BaseCommand.SEEK:

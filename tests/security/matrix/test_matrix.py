@@ -131,6 +131,8 @@ async def _hold(
 async def _furnish(house: House) -> None:
     await kafka.furnish(house)
     await web.furnish(house)
+    txn = await house.transaction_of("root")
+    assert str(txn.least) == web.VALUES["least"], txn  # the one that paths name
 
 
 def _as_text(rows: dict[str, dict[str, str]], askers: Sequence[Asker]) -> str:

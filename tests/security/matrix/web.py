@@ -21,7 +21,7 @@ from tests.security.matrix.house import Asker, House
 
 _VALUE = re.compile(r"\{(\w+)(?::\w+)?\}")
 _SCHEMA = {"type": "record", "name": "R", "fields": []}
-_VALUES = {
+VALUES = {
     "namespace": "default",
     "topic": "ruby",
     "subscription": "readers",
@@ -38,6 +38,10 @@ _VALUES = {
     "ledger": "0",
     "entry": "0",
     "version": "0",
+    "most": "0",
+    "least": "1",
+    "coordinator": "0",
+    "timeout": "0",
 }
 _BODIES = {
     "partitions": b"2",
@@ -63,7 +67,7 @@ def rest_paths() -> Iterator[tuple[str, Ask, Ask]]:
         if route.method in ("PUT", "POST"):
             body = _BODIES.get(route.full_path.rpartition("/")[2], b"{}")
         of_red, of_blue = (
-            partial(_rest, route.method, _filled(route.full_path, _VALUES | {"tenant": tenant}), body)
+            partial(_rest, route.method, _filled(route.full_path, VALUES | {"tenant": tenant}), body)
             for tenant in ("red", "blue")
         )
         yield f"{route.method} {_plain(route.full_path)}", of_red, of_blue
