@@ -19,15 +19,17 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.process import BrokerProcess
 from tests.transactions.clients import COMMITTED, SECONDS, make_topic, producer, values
+from tests.transactions.pulsar_client import Client
 
-PRODUCERS, LISTS, TRANSACTIONS = 3, 3, 40
+PRODUCERS, PULSARS, LISTS, TRANSACTIONS = 3, 2, 3, 40
 TOPIC = "lists"
 Lists = dict[int, list[bytes]]
 
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path / "data", "--pulsar", "127.0.0.1:0") as process:
+    options = "--pulsar", "127.0.0.1:0", "--set", "transactionCoordinatorEnabled=true"
+    with BrokerProcess(tmp_path / "data", *options) as process:
         yield process
 
 
@@ -53,6 +55,30 @@ class Appends(threading.Thread):
                 self._made.abort_transaction(SECONDS)
             else:
                 self._made.commit_transaction(SECONDS)
+                self.committed[transaction] = Counter(lists)
+
+
+class PulsarAppends(threading.Thread):
+    """The same by a client of Pulsar's transactions."""
+
+    def __init__(self, broker: BrokerProcess, number: int, dice: random.Random) -> None:
+        super().__init__()
+        self.number = number
+        self.committed: dict[int, Counter[int]] = {}
+        self._dice = dice
+        self._client = Client(broker)
+
+    def run(self) -> None:
+        for transaction in range(TRANSACTIONS):
+            lists = self._dice.choices(range(LISTS), k=self._dice.randrange(1, 12))
+            txn = self._client.begin(self._dice.randrange(16))
+            self._client.add_topic(txn, *(f"{TOPIC}-partition-{each}" for each in set(lists)))
+            for value, each in enumerate(lists):
+                said = b"%d:%d:%d" % (self.number, transaction, value)
+                self._client.produce(f"{TOPIC}-partition-{each}", [said], txn)
+            commits = self._dice.random() >= 0.3
+            self._client.end(txn, commit=commits)
+            if commits:
                 self.committed[transaction] = Counter(lists)
 
 
@@ -116,7 +142,11 @@ def test_whoever_reads_sees_prefixes_of_the_same_lists(broker: BrokerProcess) ->
     seed = random.randrange(1 << 30)
     make_topic(broker.address, TOPIC, LISTS)
     readers = [KafkaReads(broker.address), KafkaReads(broker.address), PulsarReads(broker.pulsar_url)]
-    writers = [Appends(broker.address, each, random.Random(seed + each)) for each in range(PRODUCERS)]
+    writers: list[Appends | PulsarAppends] = [
+        Appends(broker.address, each, random.Random(seed + each)) for each in range(PRODUCERS)
+    ]
+    for number in range(PRODUCERS, PRODUCERS + PULSARS):
+        writers.append(PulsarAppends(broker, number, random.Random(seed + number)))
     for each in (*readers, *writers):
         each.start()
     for each in writers:
