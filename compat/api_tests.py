@@ -9,6 +9,7 @@ _TOPICS = "tests/handlers_admin/test_topics.py"
 _CONFIGS = "tests/handlers_admin/test_configs.py"
 _GROUPS = "tests/coordinators/test_conversation.py"
 _CLIENTS = "tests/end_to_end/test_clients.py"
+_STREAMS = "tests/end_to_end/test_streams_groups.py"
 _CONSUMERS = "tests/end_to_end/test_consumer_protocol.py"
 _SHARE_ANSWERS = "tests/shares/test_answers.py"
 _SHARE_CONSUMERS = "tests/shares/test_share_consumers.py"
@@ -89,4 +90,6 @@ TESTS = {
     "DescribeShareGroupOffsets": _SHARE_ANSWERS,
     "AlterShareGroupOffsets": _SHARE_ANSWERS,
     "DeleteShareGroupOffsets": _SHARE_ANSWERS,
+    "StreamsGroupHeartbeat": _STREAMS,
+    "StreamsGroupDescribe": _STREAMS,
 }

@@ -31,7 +31,12 @@ from benchmarks.peers.kafka import Kafka
 from benchmarks.peers.magnetar import Magnetar
 from benchmarks.peers.server import Server
 
-CHECKS: tuple[Callable[[Server, Path], None], ...] = (streams.word_count, connect.files, mirror.move)
+CHECKS: tuple[Callable[[Server, Path], None], ...] = (
+    streams.word_count,
+    streams.streams_group,
+    connect.files,
+    mirror.move,
+)
 RESULTS = HERE / "results" / "apps.json"
 
 

@@ -1,5 +1,5 @@
 // A Kafka Streams application with all that one has: topics of its own, state, a copy of it elsewhere, a join.
-//   WordCount.java BOOTSTRAP APPLICATION_ID STATE_DIRECTORY
+//   WordCount.java BOOTSTRAP APPLICATION_ID STATE_DIRECTORY [GROUP_PROTOCOL [PROCESSING_GUARANTEE]]
 // From "words" (value: a word and a number) it counts the different numbers of each word into "counts", and writes each
 // record with the word's line of the global table "meanings" to "explained". Numbers that come twice count once, so what
 // is processed again after a crash shows nowhere, and what is lost does.
@@ -42,11 +42,16 @@ public class WordCount {
         settings.put("application.id", arguments[1]);
         settings.put("state.dir", arguments[2]);
         settings.put("num.stream.threads", "2");
-        settings.put("num.standby.replicas", "1");
         settings.put("commit.interval.ms", "500");
         settings.put("repartition.purge.interval.ms", "1000");
-        settings.put("session.timeout.ms", "10000");
-        settings.put("heartbeat.interval.ms", "1000");
+        var protocol = arguments.length > 3 ? arguments[3] : "classic";
+        settings.put("group.protocol", protocol);
+        if (protocol.equals("classic")) {  // of the streams protocol the broker says all this
+            settings.put("num.standby.replicas", "1");
+            settings.put("session.timeout.ms", "10000");
+            settings.put("heartbeat.interval.ms", "1000");
+        }
+        if (arguments.length > 4) settings.put("processing.guarantee", arguments[4]);
         var streams = new KafkaStreams(builder.build(), settings);
         streams.setStateListener((now, before) -> System.out.println(now));
         Runtime.getRuntime().addShutdownHook(new Thread(streams::close));

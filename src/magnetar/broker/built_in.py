@@ -25,6 +25,7 @@ BUILT_IN = {
             "magnetar.kafka.settings:KafkaSettings",
             "magnetar.kafka.coordinators.settings:GroupSettings",
             "magnetar.kafka.coordinators.share.settings:ShareSettings",
+            "magnetar.kafka.coordinators.streams.settings:StreamsSettings",
         ),
     ),
     "pulsar": EntryPoint(

@@ -19,6 +19,7 @@ from magnetar.broker.settings import Settings
 from magnetar.broker.topic import Topic
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.share.settings import ShareSettings
+from magnetar.kafka.coordinators.streams.settings import StreamsSettings
 from magnetar.kafka.fetch_sessions import ROW_BYTES, FetchSessions
 from magnetar.kafka.figures import KafkaFigures
 from magnetar.kafka.group_progress import GroupProgress
@@ -44,7 +45,12 @@ class KafkaProtocolHandler(ProtocolHandler):
     """Serves Kafka's protocol."""
 
     protocol_name: ClassVar[str] = "kafka"
-    settings: ClassVar[tuple[type[HandlerSettings], ...]] = (KafkaSettings, GroupSettings, ShareSettings)
+    settings: ClassVar[tuple[type[HandlerSettings], ...]] = (
+        KafkaSettings,
+        GroupSettings,
+        ShareSettings,
+        StreamsSettings,
+    )
     offers: ClassVar[tuple[type, ...]] = (KafkaServices,)
 
     def __init__(self, clock: Callable[[], int] = wall_clock_ms) -> None:

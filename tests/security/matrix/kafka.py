@@ -520,6 +520,7 @@ _MAKERS: dict[str, Any] = {
     ),
     "sync_group": partial(_simple, "SyncGroupRequest", group_id=RUBIES, generation_id=1, member_id=_MEMBER),
     "describe_groups": partial(_simple, "DescribeGroupsRequest", groups=[RUBIES]),
+    "streams_group_describe": partial(_simple, "StreamsGroupDescribeRequest", group_ids=[RUBIES]),
     "list_groups": partial(_simple, "ListGroupsRequest"),
     "sasl_handshake": partial(_simple, "SaslHandshakeRequest", mechanism="PLAIN"),
     "api_versions": partial(

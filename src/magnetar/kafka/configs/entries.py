@@ -151,7 +151,7 @@ _FIXED: tuple[tuple[str, Kind, Callable[[Settings], str | None], str], ...] = (
     (
         "group.coordinator.rebalance.protocols",
         Kind.LIST,
-        lambda _: "classic,consumer",
+        lambda _: "classic,consumer,streams",
         "Group protocols that are served.",
     ),
     (

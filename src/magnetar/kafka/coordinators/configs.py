@@ -17,6 +17,7 @@ from magnetar.broker.settings import Settings
 from magnetar.broker.values import Kind, Rule, Value, parse
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.share.settings import ShareSettings
+from magnetar.kafka.coordinators.streams.settings import StreamsSettings
 
 Part = TypeVar("Part", bound=HandlerSettings)
 Own = dict[str, str]
@@ -155,12 +156,43 @@ GROUP_CONFIGS: dict[str, GroupConfigDef] = _lines(
         least="group_share_min_partition_max_record_locks",
         most="group_share_max_partition_max_record_locks",
     ),
+    stands_for(
+        "streams.session.timeout.ms",
+        StreamsSettings,
+        "group_streams_session_timeout_ms",
+        least="group_streams_min_session_timeout_ms",
+        most="group_streams_max_session_timeout_ms",
+    ),
+    stands_for(
+        "streams.heartbeat.interval.ms",
+        StreamsSettings,
+        "group_streams_heartbeat_interval_ms",
+        least="group_streams_min_heartbeat_interval_ms",
+        most="group_streams_max_heartbeat_interval_ms",
+    ),
+    stands_for(
+        "streams.num.standby.replicas",
+        StreamsSettings,
+        "group_streams_num_standby_replicas",
+        most="group_streams_max_standby_replicas",
+    ),
+    stands_for(
+        "streams.initial.rebalance.delay.ms", StreamsSettings, "group_streams_initial_rebalance_delay_ms"
+    ),
+    stands_for(
+        "streams.assignment.interval.ms",
+        StreamsSettings,
+        "group_streams_assignment_interval_ms",
+        least="group_streams_min_assignment_interval_ms",
+        most="group_streams_max_assignment_interval_ms",
+    ),
 )
 """All that have an effect, by their names."""
 
 SESSIONS_AND_HEARTBEATS: list[tuple[str, str]] = [
     ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"),
     ("share.session.timeout.ms", "share.heartbeat.interval.ms"),
+    ("streams.session.timeout.ms", "streams.heartbeat.interval.ms"),
 ]
 """Pairs of which the first must be greater than the second, where a group has either of its own."""
 

@@ -36,6 +36,11 @@ from magnetar.kafka.coordinators.pending import Name
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.share.group import ShareGroup
 from magnetar.kafka.coordinators.share.settings import ShareSettings
+from magnetar.kafka.coordinators.streams.checks import check as check_streams
+from magnetar.kafka.coordinators.streams.facts import StreamsFact, read_streams_fact
+from magnetar.kafka.coordinators.streams.group import StreamsGroup
+from magnetar.kafka.coordinators.streams.members import BeatAnswer, StreamsGroups
+from magnetar.kafka.coordinators.streams.settings import StreamsSettings
 from magnetar.wire.kafka.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from magnetar.wire.kafka.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from magnetar.wire.kafka.messages.group_metadata_value import GroupMetadataValue
@@ -45,6 +50,7 @@ from magnetar.wire.kafka.messages.join_group_request import JoinGroupRequest
 from magnetar.wire.kafka.messages.join_group_response import JoinGroupResponse
 from magnetar.wire.kafka.messages.leave_group_request import LeaveGroupRequest
 from magnetar.wire.kafka.messages.leave_group_response import LeaveGroupResponse
+from magnetar.wire.kafka.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 from magnetar.wire.kafka.messages.sync_group_request import SyncGroupRequest
 from magnetar.wire.kafka.messages.sync_group_response import SyncGroupResponse
 
@@ -75,6 +81,7 @@ class GroupsDecider:
         of = (configs or SameForAll(lambda: settings)).of
         topics = topics or NoTopics()
         self.consumer = ConsumerGroups(lambda group_id: of(group_id, GroupSettings), topics, new_id)
+        self.streams = StreamsGroups(lambda group_id: of(group_id, StreamsSettings), topics)
         self.classic_members = ClassicMembers(self.consumer, topics, new_id)
         self.migration = GroupMigration(
             kinds, self.classic, self.consumer, topics, lambda group_id: of(group_id, GroupSettings)
@@ -97,7 +104,9 @@ class GroupsDecider:
         return self._share
 
     def _forget(self, group: AnyGroup) -> None:
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, StreamsGroup):
+            self.streams.forget(group)
+        elif isinstance(group, ConsumerGroup):
             self.consumer.forget(group)
         elif isinstance(group, ShareGroup):
             self.share.forget(group)
@@ -138,6 +147,18 @@ class GroupsDecider:
         group = self._kinds.share(group_id, create=True)
         self._kinds.take(group)
         return Decision(() if known else (group_fact(group),), group)
+
+    def streams_heartbeat(
+        self, request: StreamsGroupHeartbeatRequest, caller: Caller, now_ms: int
+    ) -> Decision[BeatAnswer]:
+        """Take in what a member of a streams group says (KIP-1071)."""
+        check_streams(request)
+        group, ended = self._kinds.streams(request.group_id, create=request.member_epoch == 0)
+        if request.member_epoch < 0:
+            return self.streams.leave(group, request)
+        decision = self.streams.heartbeat(group, request, caller, now_ms)
+        self._kinds.take(group)
+        return replace(decision, facts=ended + decision.facts) if ended else decision
 
     # What members of either kind of group ask with the classic protocol.
 
@@ -193,8 +214,23 @@ class GroupsDecider:
             about = read_consumer_fact(stated.key, stated.value)
             if about is not None:
                 self._replay_consumer(about)
+            elif (streams := read_streams_fact(stated.key, stated.value)) is not None:
+                self._replay_streams(streams)
             elif not self._replay_share(stated):
                 self.foreign += 1
+
+    def _replay_streams(self, about: StreamsFact) -> None:
+        known = self.groups.get(about.group_id)
+        if not isinstance(known, StreamsGroup):
+            if about.is_end:
+                return
+            offsets = {} if known is None else known.offsets
+            known = self.groups[about.group_id] = StreamsGroup(about.group_id, offsets=offsets)
+        about.apply(known)
+        if about.ends:
+            del self.groups[about.group_id]
+            if known.offsets:
+                self.groups[about.group_id] = ClassicGroup(about.group_id, offsets=known.offsets)
 
     def _replay_consumer(self, about: ConsumerFact) -> None:
         known = self.groups.get(about.group_id)
@@ -231,6 +267,8 @@ class GroupsDecider:
         self.consumer.resume(groups, now_ms)
         if shares := [each for each in self.groups.values() if isinstance(each, ShareGroup)]:
             self.share.resume(shares, now_ms)
+        streams = [each for each in self.groups.values() if isinstance(each, StreamsGroup)]
+        self.streams.resume(streams, now_ms)
         return self.classic.resume(now_ms)
 
     def done(self, action: Action, result: object, now_ms: int) -> Decision[None]:
@@ -262,7 +300,7 @@ class GroupsDecider:
 
     def wake_ms(self) -> int | None:
         """Return when a member's time is over, or a rebalance's."""
-        times = [self.classic.timers.wake_ms(), self.consumer.timers.wake_ms()]
+        times = [each.timers.wake_ms() for each in (self.classic, self.consumer, self.streams)]
         if self._share is not None:
             times.append(self._share.timers.wake_ms())
         return min((each for each in times if each is not None), default=None)
@@ -274,6 +312,10 @@ class GroupsDecider:
             group = self.groups.get(key.group_id)
             if isinstance(group, ConsumerGroup):
                 decisions.append(self.consumer.expire(group, key.member_id, now_ms))
+        for key in self.streams.timers.take_due(now_ms):
+            group = self.groups.get(key.group_id)
+            if isinstance(group, StreamsGroup):
+                decisions.append(self.streams.expire(group, key.member_id))
         return together([*decisions, self._expire_share(now_ms), self.classic.expire(now_ms)])
 
     def _expire_share(self, now_ms: int) -> Decision[None]:
@@ -301,7 +343,7 @@ class GroupsDecider:
 
     def _replay_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
         known = self.groups.get(group_id)
-        if value is None and isinstance(known, ConsumerGroup | ShareGroup):
+        if value is None and known is not None and not isinstance(known, ClassicGroup):
             return  # it was empty when the other kind took its name
         self.groups.pop(group_id, None)
         offsets = known.offsets if known is not None else {}
@@ -355,6 +397,6 @@ def together(decisions: Sequence[Decision[None]]) -> Decision[None]:
 
 def _facts_about(group: AnyGroup) -> int:
     """Return about how many facts make a group what it is, but for its offsets."""
-    if isinstance(group, ConsumerGroup | ShareGroup):
+    if not isinstance(group, ClassicGroup):
         return _FACTS_OF_A_MEMBER * len(group.members) + 2
     return group.stored is not None

@@ -30,6 +30,11 @@ from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.shard import Shard
 from magnetar.kafka.coordinators.share.group import ShareGroup
 from magnetar.kafka.coordinators.share.settings import ShareSettings
+from magnetar.kafka.coordinators.streams.group import StreamsGroup
+from magnetar.kafka.coordinators.streams.members import BeatAnswer
+from magnetar.kafka.coordinators.streams.settings import StreamsSettings
+from magnetar.kafka.coordinators.streams.views import described as described_streams
+from magnetar.kafka.coordinators.streams.views import streams_view
 from magnetar.kafka.coordinators.telling import Row, Telling
 from magnetar.kafka.coordinators.views import GroupView, view
 from magnetar.wire.kafka.errors import ErrorCode
@@ -42,6 +47,11 @@ from magnetar.wire.kafka.messages.join_group_request import JoinGroupRequest
 from magnetar.wire.kafka.messages.join_group_response import JoinGroupResponse
 from magnetar.wire.kafka.messages.leave_group_request import LeaveGroupRequest
 from magnetar.wire.kafka.messages.leave_group_response import LeaveGroupResponse
+from magnetar.wire.kafka.messages.streams_group_describe_response import (
+    DescribedGroup as DescribedStreamsGroup,
+)
+from magnetar.wire.kafka.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
+from magnetar.wire.kafka.messages.streams_group_heartbeat_response import StreamsGroupHeartbeatResponse
 from magnetar.wire.kafka.messages.sync_group_request import SyncGroupRequest
 from magnetar.wire.kafka.messages.sync_group_response import SyncGroupResponse
 
@@ -257,6 +267,20 @@ class GroupCoordinator:
         """Return a share group, made if there is none, durable then. Raises `CoordinatorRefused`."""
         return await self._ask(group_id, lambda decider, token: decider.make_share_group(group_id))
 
+    async def streams_heartbeat(self, request: StreamsGroupHeartbeatRequest, caller: Caller) -> BeatAnswer:
+        """Answer with the tasks that a member of a streams group may have now (KIP-1071), or what stands against it."""
+        now_ms = self._clock()
+        if request.member_epoch == 0:
+            self.on_joining(request.group_id)
+        try:
+            return await self._ask(
+                request.group_id, lambda decider, token: decider.streams_heartbeat(request, caller, now_ms)
+            )
+        except CoordinatorRefused as refused:
+            return BeatAnswer(
+                StreamsGroupHeartbeatResponse(error_code=refused.code, error_message=str(refused), status=[])
+            )
+
     def _act(self, action: Action) -> Awaitable[object] | None:
         """Do what takes longer than a decision may."""
         if isinstance(action, MakeTarget):
@@ -406,7 +430,22 @@ class GroupCoordinator:
             raise CoordinatorRefused(ErrorCode.GROUP_ID_NOT_FOUND, why)
         return described_share(group, self._topics)
 
+    def describe_streams(self, group_id: str) -> DescribedStreamsGroup:
+        """Return a group of the streams protocol, as it is told. Raises `CoordinatorRefused`."""
+        group = self._shard(group_id).check_loaded().groups.get(group_id)
+        if not isinstance(group, StreamsGroup):
+            why = (
+                f"Group {group_id} not found."
+                if group is None
+                else f"Group {group_id} is not a streams group."
+            )
+            raise CoordinatorRefused(ErrorCode.GROUP_ID_NOT_FOUND, why)
+        return described_streams(group)
+
     def _view(self, decider: GroupsDecider, group: AnyGroup, now_ms: int) -> GroupView:
+        if isinstance(group, StreamsGroup):
+            settings = self.configs.of(group.group_id, StreamsSettings)
+            return streams_view(group, settings, decider.streams.timers, now_ms)
         if isinstance(group, ConsumerGroup):
             return consumer_view(group, self._topics, self.settings, decider.consumer.timers, now_ms)
         if isinstance(group, ShareGroup):

@@ -12,9 +12,11 @@ from magnetar.kafka.coordinators.facts import group_fact
 from magnetar.kafka.coordinators.group import ClassicGroup
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.share.group import ShareGroup
+from magnetar.kafka.coordinators.streams import facts as streams_facts
+from magnetar.kafka.coordinators.streams.group import StreamsGroup
 from magnetar.wire.kafka.errors import ErrorCode
 
-AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup | ShareGroup
+AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 
 
 def gives_way(group: AnyGroup) -> bool:
@@ -41,7 +43,7 @@ class Kinds:
             raise CoordinatorRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
         if known is None:
             return ConsumerGroup(group_id), ()
-        if not gives_way(known):
+        if not isinstance(known, ClassicGroup) or not known.is_empty:
             raise CoordinatorRefused(
                 ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group."
             )
@@ -62,6 +64,26 @@ class Kinds:
             if known is None
             else f"Group {group_id} is not a share group.",
         )
+
+    def streams(self, group_id: str, *, create: bool) -> tuple[StreamsGroup, tuple[Fact, ...]]:
+        """Return the streams group of that name, and the facts that end what had the name before.
+
+        An empty classic group gives way, and leaves its offsets.
+        """
+        known = self.groups.get(group_id)
+        if isinstance(known, StreamsGroup):
+            return known, ()
+        if known is None and create:
+            return StreamsGroup(group_id), ()
+        if known is None or not create or not isinstance(known, ClassicGroup) or not known.is_empty:
+            raise CoordinatorRefused(
+                ErrorCode.GROUP_ID_NOT_FOUND,
+                f"Streams group {group_id} not found."
+                if known is None
+                else f"Group {group_id} is not a streams group.",
+            )
+        ended = (group_fact(group_id, None),) if known.stored is not None else ()
+        return StreamsGroup(group_id, offsets=known.offsets), ended
 
     def take(self, group: AnyGroup) -> None:
         """Give the group its name, whatever had it before."""
@@ -85,6 +107,8 @@ def end_of(group: AnyGroup) -> Iterable[Fact]:
         from magnetar.kafka.coordinators.share import facts
 
         return facts.group_end(group)
+    if isinstance(group, StreamsGroup):
+        return streams_facts.group_end(group)
     return group_end(group) if isinstance(group, ConsumerGroup) else (group_fact(group.group_id, None),)
 
 
@@ -94,6 +118,8 @@ def facts_about(group: AnyGroup) -> Iterable[Fact]:
         from magnetar.kafka.coordinators.share import facts
 
         return facts.facts_of(group)
+    if isinstance(group, StreamsGroup):
+        return streams_facts.facts_of(group)
     if isinstance(group, ConsumerGroup):
         return facts_of(group)
     return () if group.stored is None else (group_fact(group.group_id, group.stored),)

@@ -245,5 +245,29 @@ ROUTES = (
         guard=Guard.SHARES,
         names=names("topics.topic_name", "responses.topic_name"),
     ),
+    Route(
+        ApiKey.STREAMS_GROUP_HEARTBEAT,
+        versions(0, 1),
+        guard=Guard.OWN,
+        names=names(
+            "topology.subtopologies.source_topics topology.subtopologies.state_changelog_topics.name "
+            "topology.subtopologies.repartition_sink_topics topology.subtopologies.repartition_source_topics.name",
+            "partitions_by_user_endpoint.active_partitions.topic "
+            "partitions_by_user_endpoint.standby_partitions.topic",
+        ),
+    ),
+    Route(
+        ApiKey.STREAMS_GROUP_DESCRIBE,
+        versions(0, 1),
+        guard=Guard.OWN,
+        names=names(
+            "",
+            "groups.topology.subtopologies.source_topics "
+            "groups.topology.subtopologies.repartition_sink_topics "
+            "groups.topology.subtopologies.state_changelog_topics.name "
+            "groups.topology.subtopologies.repartition_source_topics.name",
+        ),
+        asks=True,
+    ),
 )
 ROUTE_BY_KEY: dict[int, Route] = {route.api_key: route for route in ROUTES}

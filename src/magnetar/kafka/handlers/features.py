@@ -1,9 +1,9 @@
 """The features of KIP-584 that clients may ask for, each at the one level that this broker has.
 
 ``transaction.version`` is at 2, by which clients know the newer transactions (KIP-890), and at 1 ``group.version``, by
-which tools know the consumer protocol (KIP-848), and ``share.version``, without which clients keep away from share
-groups (KIP-932). The others are told as a broker would at level 0. ``metadata.version`` and ``kraft.version`` speak of
-the controllers' log, which there is none of, so they are absent.
+which tools know the consumer protocol (KIP-848), ``share.version``, without which clients keep away from share groups
+(KIP-932), and ``streams.version`` (KIP-1071). The others are told as a broker would at level 0. ``metadata.version``
+and ``kraft.version`` speak of the controllers' log, which there is none of, so they are absent.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 LEVELS = {
     "group.version": 1,
     "share.version": 1,
+    "streams.version": 1,
     "transaction.version": 2,
     "eligible.leader.replicas.version": 0,
-    "streams.version": 0,
 }
 """By name; it is both the level that is in force and the highest."""

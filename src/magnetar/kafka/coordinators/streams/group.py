@@ -1,0 +1,256 @@
+"""One group of the streams protocol (KIP-1071). Rules are elsewhere; this keeps the books."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import NamedTuple
+
+from magnetar.kafka.coordinators.facts import Committed, Committer, OffsetCommit
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.kafka.coordinators.streams.topology import Configured
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.streams_group_topology_value import StreamsGroupTopologyValue
+
+Tasks = Mapping[str, frozenset[int]]
+"""Numbers of tasks by subtopology; a subtopology without tasks is not in it."""
+NO_TASKS: Tasks = {}
+LEFT_FOR_A_MOMENT = -2
+_EPOCHS_SINCE = 9
+
+
+class StreamsGroupState(StrEnum):
+    """How far a group is; the names are Kafka's."""
+
+    EMPTY = "Empty"
+    NOT_READY = "NotReady"
+    """Topics of its topology are missing, or have the wrong number of partitions."""
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class TasksState(IntEnum):
+    """How far a member is from the tasks it should have; numbers as Kafka stores them."""
+
+    STABLE = 0
+    UNREVOKED_TASKS = 1
+    UNRELEASED_TASKS = 2
+    UNKNOWN = 127
+
+
+class TaskPair(NamedTuple):
+    """The tasks of one member: those it works on, and those of which it keeps the state up to date."""
+
+    active: Tasks = NO_TASKS
+    standby: Tasks = NO_TASKS
+
+    def __bool__(self) -> bool:
+        return bool(self.active or self.standby)
+
+    def overlaps(self, other: TaskPair) -> bool:
+        """Whether both have some task in the same role."""
+        return any(
+            not partitions.isdisjoint(theirs.get(subtopology, ()))
+            for ours, theirs in ((self.active, other.active), (self.standby, other.standby))
+            for subtopology, partitions in ours.items()
+        )
+
+
+NOTHING = TaskPair()
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsMember:
+    """One member, that is one thread of a Streams application, as its last heartbeats left it."""
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    topology_epoch: int = -1
+    process_id: str = ""
+    """Of the instance that has it; several members may be of one process, which keeps a task's state once."""
+    endpoint: tuple[str, int] | None = None
+    """Where the application itself answers for its state (interactive queries)."""
+    tags: tuple[tuple[str, str], ...] = ()
+    epoch: int = 0
+    previous_epoch: int = -1
+    state: TasksState = TasksState.STABLE
+    tasks: TaskPair = NOTHING
+    revoking: TaskPair = NOTHING
+    """What it has to give up before it may go on."""
+    since: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """The epoch in which it was given each active task that it has, or has yet to give up."""
+
+    def is_reconciled_to(self, epoch: int) -> bool:
+        """Whether it has what the target of that epoch says."""
+        return self.state is TasksState.STABLE and self.epoch == epoch
+
+
+@dataclass(slots=True)
+class StreamsGroup:
+    """One group; members keep the order in which they came."""
+
+    group_id: str
+    epoch: int = 1
+    """Begins with 1: members that wait for the first assignment have that one, as 0 would mean to join again."""
+    metadata_hash: int = 0
+    validated_topology_epoch: int = -1
+    """The epoch of the topology when all its topics were there; -1 while they are not."""
+    assignment_configs: tuple[tuple[str, str], ...] = ()
+    """What assignments were made with; others make a new one."""
+    assignment_epoch: int = 1
+    topology: StreamsGroupTopologyValue | None = None
+    members: dict[str, StreamsMember] = field(default_factory=dict)
+    static: dict[str, str] = field(default_factory=dict)
+    targets: dict[str, TaskPair] = field(default_factory=dict)
+    offsets: dict[str, dict[int, Committed]] = field(default_factory=dict)
+    heard_ms: dict[str, int] = field(default_factory=dict)
+    configured: Configured | None = None
+    """What its topology comes to with the topics that are there; made anew in each process."""
+    topics_version: int = -1
+    """Of the topics that `configured` was made from."""
+    assigned_ms: int = -1
+    since_ms: int = -1
+    """When this process saw its first member."""
+    endpoint_epoch: int = 0
+    """Grows whenever members with endpoints, or their tasks, change; of this process."""
+    shutdown_by: str = ""
+    """The member that asked for the whole application to end."""
+
+    # Asking.
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody is in it."""
+        return not self.members
+
+    @property
+    def state(self) -> StreamsGroupState:
+        """How far it is."""
+        if not self.members:
+            return StreamsGroupState.EMPTY
+        if self.topology is None or self.validated_topology_epoch != self.topology.epoch:
+            return StreamsGroupState.NOT_READY
+        if self.epoch > self.assignment_epoch:
+            return StreamsGroupState.ASSIGNING
+        done = all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values())
+        return StreamsGroupState.STABLE if done else StreamsGroupState.RECONCILING
+
+    def member(self, member_id: str) -> StreamsMember:
+        """Return a member; refuse strangers."""
+        found = self.members.get(member_id)
+        if found is None:
+            raise CoordinatorRefused(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
+            )
+        return found
+
+    def static_member(self, instance_id: str) -> StreamsMember | None:
+        """Return the member that has an instance id."""
+        member_id = self.static.get(instance_id)
+        return None if member_id is None else self.members[member_id]
+
+    def held_by_others(self, member: StreamsMember) -> Iterator[tuple[StreamsMember, TaskPair]]:
+        """Return what each other member has, or has yet to give up."""
+        for other in self.members.values():
+            if other.member_id != member.member_id:
+                yield other, other.tasks
+                yield other, other.revoking
+
+    def source_topics(self) -> frozenset[str]:
+        """Return the topics that the application reads, repartition topics included."""
+        if self.topology is None:
+            return frozenset()
+        return frozenset(
+            name
+            for each in self.topology.subtopologies
+            for name in (*each.source_topics, *(topic.name for topic in each.repartition_source_topics))
+        )
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether its members read the topic."""
+        return bool(self.members) and topic in self.source_topics()
+
+    # What it committed.
+
+    def check_committer(
+        self, who: Committer, commits: Sequence[OffsetCommit], api_version: int, *, in_transaction: bool
+    ) -> None:
+        """Refuse who may not commit: strangers while it has members, and members with another epoch.
+
+        An older epoch will do for tasks that the member has had since then.
+        """
+        if who.is_broker or (
+            who.generation < 0 and (self.is_empty or (in_transaction and not who.member_id))
+        ):
+            return
+        member = self.member(who.member_id)
+        if api_version < _EPOCHS_SINCE and not in_transaction:
+            raise CoordinatorRefused(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"OffsetCommit version {_EPOCHS_SINCE} or above must be used by members using the streams "
+                "group protocol",
+            )
+        if who.generation < member.epoch and all(
+            self._has_had(member, commit, who.generation) for commit in commits
+        ):
+            return
+        _check_epoch(member, who.generation)
+
+    def _has_had(self, member: StreamsMember, commit: OffsetCommit, epoch: int) -> bool:
+        if self.topology is None:
+            return False
+        for each in self.topology.subtopologies:
+            reads = commit.topic in each.source_topics or any(
+                topic.name == commit.topic for topic in each.repartition_source_topics
+            )
+            given = member.since.get(each.subtopology_id, {}).get(commit.partition)
+            if reads and given is not None and given <= epoch:
+                return True
+        return False
+
+    def check_fetcher(self, member_id: str, epoch: int) -> None:
+        """Refuse members that ask with another epoch; who says nothing of itself may ask."""
+        if epoch >= 0 or member_id:
+            _check_epoch(self.member(member_id), epoch)
+
+    def check_deletes_offsets(self) -> None:
+        """Nothing stands against it, but for topics that members read."""
+
+    def idle_since_ms(self, topic: str, kept: Committed) -> int | None:
+        """Return since when nobody reads a topic that it committed an offset for; None while somebody does."""
+        return None if self.is_subscribed_to(topic) else kept.commit_timestamp
+
+    # Changing.
+
+    def put(self, member: StreamsMember) -> None:
+        """Take in a member, or what became of it."""
+        old = self.members.get(member.member_id)
+        if old is not None and old.instance_id is not None and old.instance_id != member.instance_id:
+            self.static.pop(old.instance_id, None)
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static[member.instance_id] = member.member_id
+
+    def remove(self, member_id: str) -> StreamsMember | None:
+        """Forget a member, and what it should have."""
+        member = self.members.pop(member_id, None)
+        self.targets.pop(member_id, None)
+        self.heard_ms.pop(member_id, None)
+        if member is not None and member.instance_id is not None:
+            self.static.pop(member.instance_id, None)
+        return member
+
+
+def _check_epoch(member: StreamsMember, epoch: int) -> None:
+    if epoch != member.epoch:
+        raise CoordinatorRefused(
+            ErrorCode.STALE_MEMBER_EPOCH,
+            f"The received member epoch {epoch} does not match the expected member epoch {member.epoch}.",
+        )

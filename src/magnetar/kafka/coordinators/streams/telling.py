@@ -1,0 +1,121 @@
+"""What a member of a streams group is answered: its tasks, what stands against the group, who has what elsewhere."""
+
+from __future__ import annotations
+
+from magnetar.kafka.coordinators.consumer.topics import Topics
+from magnetar.kafka.coordinators.streams.group import StreamsGroup, StreamsMember, Tasks
+from magnetar.kafka.coordinators.streams.settings import StreamsSettings
+from magnetar.kafka.coordinators.streams.topology import sources
+from magnetar.wire.kafka.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
+from magnetar.wire.kafka.messages.streams_group_heartbeat_response import (
+    Endpoint,
+    EndpointToPartitions,
+    Status,
+    StreamsGroupHeartbeatResponse,
+    TaskIds,
+    TopicPartition,
+)
+
+_STALE_TOPOLOGY, _SHUTDOWN_APPLICATION, _ASSIGNMENT_DELAYED = 0, 4, 5
+_RECOVERY_LAG = 10_000
+_OFFSET_INTERVAL_MS = 60_000
+"""Kafka's defaults of what only concerns warm-ups, which nobody is given here."""
+
+
+def member_is_told(
+    group: StreamsGroup,
+    before: StreamsMember,
+    member: StreamsMember,
+    is_new: bool,
+    request: StreamsGroupHeartbeatRequest,
+) -> bool:
+    """Whether a member hears of its tasks; and note where that changes what others may ask it for."""
+    changed = member.tasks != before.tasks
+    moved = member.endpoint != (None if is_new else before.endpoint)
+    if moved or (changed and member.endpoint is not None):
+        group.endpoint_epoch += 1
+    # Whoever is an epoch behind has missed an answer.
+    return changed or request.member_epoch == 0 or request.member_epoch != before.epoch
+
+
+def answer_of(
+    group: StreamsGroup,
+    member: StreamsMember,
+    settings: StreamsSettings,
+    request: StreamsGroupHeartbeatRequest,
+    topics: Topics,
+    api_version: int,
+    *,
+    is_told: bool,
+    is_delayed: bool,
+) -> StreamsGroupHeartbeatResponse:
+    """Return the answer to a heartbeat."""
+    answer = StreamsGroupHeartbeatResponse(
+        member_id=member.member_id,
+        member_epoch=member.epoch,
+        heartbeat_interval_ms=settings.group_streams_heartbeat_interval_ms,
+        task_offset_interval_ms=_OFFSET_INTERVAL_MS,
+        acceptable_recovery_lag=_RECOVERY_LAG,
+        acceptable_recovery_lag_legacy=0 if api_version else _RECOVERY_LAG,
+        status=_status(group, member, is_delayed),
+        endpoint_information_epoch=group.endpoint_epoch,
+    )
+    if is_told:
+        answer.active_tasks = _rows(member.tasks.active)
+        answer.standby_tasks = _rows(member.tasks.standby)
+        answer.warmup_tasks = []
+    if group.endpoint_epoch != request.endpoint_information_epoch:
+        answer.partitions_by_user_endpoint = [
+            EndpointToPartitions(
+                user_endpoint=Endpoint(host=each.endpoint[0], port=each.endpoint[1]),
+                active_partitions=_partitions(group, each.tasks.active, topics),
+                standby_partitions=_partitions(group, each.tasks.standby, topics),
+            )
+            for each in group.members.values()
+            if each.endpoint is not None
+        ]
+    return answer
+
+
+def _status(group: StreamsGroup, member: StreamsMember, is_delayed: bool) -> list[Status]:
+    found = []
+    assert group.topology is not None
+    if member.topology_epoch < group.topology.epoch:
+        detail = (
+            f"The member's topology epoch {member.topology_epoch} is behind the group's topology epoch "
+            f"{group.topology.epoch}."
+        )
+        found.append(Status(status_code=_STALE_TOPOLOGY, status_detail=detail))
+    if group.configured is not None and group.configured.problem is not None:
+        problem = group.configured.problem
+        found.append(Status(status_code=problem.code, status_detail=problem.detail))
+    if group.shutdown_by:
+        detail = (
+            f"Streams group member {group.shutdown_by} encountered a fatal error and requested a shutdown for the "
+            "entire application."
+        )
+        found.append(Status(status_code=_SHUTDOWN_APPLICATION, status_detail=detail))
+    if is_delayed:
+        detail = "Assignment delayed due to the configured initial rebalance delay or assignment interval."
+        found.append(Status(status_code=_ASSIGNMENT_DELAYED, status_detail=detail))
+    return found
+
+
+def _rows(tasks: Tasks) -> list[TaskIds]:
+    return [
+        TaskIds(subtopology_id=subtopology, partitions=sorted(numbers))
+        for subtopology, numbers in sorted(tasks.items())
+    ]
+
+
+def _partitions(group: StreamsGroup, tasks: Tasks, topics: Topics) -> list[TopicPartition]:
+    assert group.topology is not None
+    rows = []
+    for part in group.topology.subtopologies:
+        numbers = tasks.get(part.subtopology_id, frozenset())
+        for name in sources(part):
+            topic = topics.find(name)
+            here = sorted(each for each in numbers if topic is not None and each < topic.partitions)
+            if here:
+                rows.append(TopicPartition(topic=name, partitions=here))
+    return rows

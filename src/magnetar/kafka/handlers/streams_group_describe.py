@@ -1,0 +1,91 @@
+"""StreamsGroupDescribe: groups of the streams protocol (KIP-1071), their topology, members and tasks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from magnetar.kafka.authorization import operations
+from magnetar.kafka.authorization.checks import Checks
+from magnetar.kafka.authorization.topics import split
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.kafka.handlers.describe_groups import GROUP_OPERATIONS
+from magnetar.kafka.operations import NOT_ASKED
+from magnetar.kafka.pace import paced
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.streams_group_describe_request import StreamsGroupDescribeRequest
+from magnetar.wire.kafka.messages.streams_group_describe_response import (
+    DescribedGroup,
+    StreamsGroupDescribeResponse,
+)
+
+if TYPE_CHECKING:
+    from magnetar.kafka.context import RequestContext
+    from magnetar.kafka.route import Handler
+
+_NOT_STORED = 1
+"""Of a topology's description (KIP-1331): no client is asked for one."""
+
+
+async def streams_group_describe(
+    request: StreamsGroupDescribeRequest, context: RequestContext
+) -> StreamsGroupDescribeResponse:
+    """Tell of each group; one of another kind is not found, as in Kafka."""
+    may = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    groups = [
+        _described(group_id, context, may) async for group_id in paced(dict.fromkeys(request.group_ids))
+    ]
+    if request.include_topology_description:
+        for group in groups:
+            group.topology_description_status = 0 if group.error_code else _NOT_STORED
+    return StreamsGroupDescribeResponse(groups=groups)
+
+
+def _described(group_id: str, context: RequestContext, may: int) -> DescribedGroup:
+    try:
+        found = context.kafka.groups.describe_streams(group_id)
+    except CoordinatorRefused as refused:
+        return _refused(group_id, refused.code, str(refused))
+    found.authorized_operations = may
+    return found
+
+
+def _refused(group_id: str, code: ErrorCode, message: str) -> DescribedGroup:
+    return DescribedGroup(group_id=group_id, error_code=code, error_message=message, topology=None)
+
+
+async def guard(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
+    """DESCRIBE on each group, and on each topic of its topology."""
+    request.group_ids, denied = await split(request.group_ids, checks.sees_group)
+    response = await answer(request, context)
+    async for group in paced(response.groups):
+        if group.authorized_operations != NOT_ASKED:
+            group.authorized_operations = operations.of_group(checks, group.group_id)
+    response.groups = [
+        group
+        if all(checks.sees(name) for name in _topics_of(group))
+        else _refused(
+            group.group_id,
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            "The described group uses topics that the client is not authorized to describe.",
+        )
+        async for group in paced(response.groups)
+    ]
+    response.groups += [
+        _refused(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
+        async for group_id in paced(denied)
+    ]
+    return response
+
+
+def _topics_of(group: DescribedGroup) -> set[str]:
+    if group.topology is None:
+        return set()
+    return {
+        name
+        for part in group.topology.subtopologies or ()
+        for name in (
+            *part.source_topics,
+            *part.repartition_sink_topics,
+            *(each.name for each in (*part.state_changelog_topics, *part.repartition_source_topics)),
+        )
+    }

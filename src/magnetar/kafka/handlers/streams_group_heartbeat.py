@@ -1,0 +1,69 @@
+"""StreamsGroupHeartbeat: join, live, change and leave a group of Kafka Streams' own protocol (KIP-1071)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from magnetar.broker.core import NewTopic
+from magnetar.broker.errors import BrokerError, TopicExists
+from magnetar.kafka.authorization.checks import Checks
+from magnetar.kafka.coordinators.caller import Caller
+from magnetar.kafka.coordinators.streams.topology import MissingTopic
+from magnetar.kafka.pace import paced
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
+from magnetar.wire.kafka.messages.streams_group_heartbeat_response import StreamsGroupHeartbeatResponse
+
+if TYPE_CHECKING:
+    from magnetar.kafka.context import RequestContext
+    from magnetar.kafka.route import Handler
+
+
+async def streams_group_heartbeat(
+    request: StreamsGroupHeartbeatRequest, context: RequestContext
+) -> StreamsGroupHeartbeatResponse:
+    """Answer when what it led to is durable; internal topics that are missing are made before."""
+    caller = Caller(context.client_id, context.client_host, context.api_version)
+    answered = await context.kafka.groups.streams_heartbeat(request, caller)
+    if answered.missing and not answered.response.error_code:
+        failed = await _make(answered.missing, context)
+        for status in answered.response.status or ():
+            if failed and status.status_code == _MISSING_INTERNAL_TOPICS:
+                status.status_detail = f"{status.status_detail}; Creation failed: {', '.join(failed)}."
+    return answered.response
+
+
+_MISSING_INTERNAL_TOPICS = 3
+
+
+async def _make(missing: Iterable[MissingTopic], context: RequestContext) -> list[str]:
+    """Make internal topics; return what went wrong with which."""
+    broker = context.kafka.broker
+    failed = []
+    for topic in missing:
+        try:
+            (made,) = await broker.create_topics(
+                [NewTopic(broker.naming.parse(topic.name), topic.partitions, dict(topic.configs))]
+            )
+        except BrokerError as error:
+            made = error
+        if isinstance(made, BrokerError) and not isinstance(made, TopicExists):
+            failed.append(f"{topic.name} ({made})")
+    return failed
+
+
+async def guard(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
+    """READ on the group; of what a topology names, DESCRIBE on sources, and CREATE and READ on internal topics."""
+    if not checks.uses(request.group_id):
+        return _refused(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
+    async for part in paced(request.topology.subtopologies if request.topology is not None else ()):
+        internal = [each.name for each in (*part.repartition_source_topics, *part.state_changelog_topics)]
+        seen = all(checks.sees(name) for name in (*part.source_topics, *part.repartition_sink_topics))
+        if not seen or not all(checks.reads(name) or checks.creates(name) for name in internal):
+            return _refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
+    return await answer(request, context)
+
+
+def _refused(code: ErrorCode, message: str) -> StreamsGroupHeartbeatResponse:
+    return StreamsGroupHeartbeatResponse(error_code=code, error_message=message, status=[])

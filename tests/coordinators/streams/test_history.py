@@ -1,0 +1,292 @@
+"""Random histories of a streams group: answers are lost, members fall silent, brokers start again, topics come late.
+
+Members are seen from outside, as clients: no task is active at two of them, no process has a task twice; and when all
+is quiet every task is active somewhere, and stands by as often as it can.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from magnetar.kafka.coordinators.caller import Caller
+from magnetar.kafka.coordinators.configs import SameForAll
+from magnetar.kafka.coordinators.decider import GroupsDecider
+from magnetar.kafka.coordinators.decision import Decision, Stated
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.kafka.coordinators.settings import GroupSettings
+from magnetar.kafka.coordinators.streams.facts import facts_of
+from magnetar.kafka.coordinators.streams.group import StreamsGroup
+from magnetar.kafka.coordinators.streams.members import BeatAnswer
+from magnetar.kafka.coordinators.streams.settings import StreamsSettings
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.streams_group_heartbeat_request import (
+    StreamsGroupHeartbeatRequest,
+    Subtopology,
+    TaskIds,
+    TopicInfo,
+    Topology,
+)
+from magnetar.wire.kafka.messages.streams_group_heartbeat_response import TaskIds as Told
+from tests.coordinators.consumer.test_history import World
+
+GROUP = "g"
+SESSION_MS = 45_000
+REVOKE_MS = 60_000
+SOMEBODY = st.integers(0, 9)
+Tasks = frozenset[tuple[str, int]]
+REFUSALS = (
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.FENCED_MEMBER_EPOCH,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.UNRELEASED_INSTANCE_ID,
+    ErrorCode.FENCED_INSTANCE_ID,
+)
+
+
+def topology() -> Topology:
+    """Return two parts: the first reads ``a`` and repartitions, the second keeps state."""
+    return Topology(
+        epoch=0,
+        subtopologies=[
+            Subtopology(subtopology_id="0", source_topics=["a"], repartition_sink_topics=["r"]),
+            Subtopology(
+                subtopology_id="1",
+                repartition_source_topics=[TopicInfo(name="r")],
+                state_changelog_topics=[TopicInfo(name="c")],
+            ),
+        ],
+    )
+
+
+class Client(NamedTuple):
+    """What a thread of an application knows."""
+
+    member_id: str
+    process_id: str
+    instance_id: str | None
+    epoch: int = 0
+    active: Tasks = frozenset()
+    standby: Tasks = frozenset()
+    heard_ms: int = 0
+
+
+class Settings(SameForAll):
+    """The same for all groups, of both parts."""
+
+    def __init__(self, standbys: int) -> None:
+        super().__init__(GroupSettings)
+        self.streams = StreamsSettings(
+            group_streams_num_standby_replicas=standbys,
+            group_streams_assignment_interval_ms=0,
+            group_streams_initial_rebalance_delay_ms=500,
+        )
+
+    def of(self, group_id: str, part):  # type: ignore[no-untyped-def]
+        return self.streams if part is StreamsSettings else super().of(group_id, part)
+
+
+class StreamsHistory(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        self.now_ms = 0
+        self.ids = 0
+        self.facts: list[Stated] = []
+        self.clients: list[Client] = []
+        self.configs = Settings(0)
+        self.makes_topics = True
+        self.decider = self._fresh()
+
+    def _fresh(self) -> GroupsDecider:
+        return GroupsDecider(GroupSettings(), lambda: "unused", self.world, self.configs)  # type: ignore[arg-type]
+
+    @initialize(size=st.integers(0, 4), standbys=st.integers(0, 2))
+    def begin(self, size: int, standbys: int) -> None:
+        self.world.sizes = {"a": size} if size else {}
+        self.configs = Settings(standbys)
+        self.decider = self._fresh()
+
+    @precondition(lambda self: len(self.clients) < 6)
+    @rule(process=st.sampled_from("xyz"), static=st.sampled_from([None, None, "one", "two"]))
+    def join(self, process: str, static: str | None) -> None:
+        self.ids += 1
+        if any(each.instance_id == static for each in self.clients):
+            static = None
+        self.clients.append(Client(f"m{self.ids}", process, static, heard_ms=self.now_ms))
+        self._beat(len(self.clients) - 1, lost=False)
+
+    @precondition(lambda self: self.clients)
+    @rule(who=SOMEBODY, lost=st.booleans())
+    def beat(self, who: int, lost: bool) -> None:
+        self._beat(who % len(self.clients), lost=lost)
+
+    @rule(rounds=st.integers(1, 4))
+    def rest(self, rounds: int) -> None:
+        for _ in range(rounds):
+            self.now_ms += 400
+            for at in range(len(self.clients)):
+                self._beat(at, lost=False)
+
+    @precondition(lambda self: self.clients)
+    @rule(who=SOMEBODY, how=st.sampled_from([-1, -2, 0]))
+    def end(self, who: int, how: int) -> None:
+        """A member leaves for good, for a moment, or dies."""
+        client = self.clients.pop(who % len(self.clients))
+        if how == 0 or (how == -2 and client.instance_id is None):
+            return
+        request = StreamsGroupHeartbeatRequest(
+            group_id=GROUP, member_id=client.member_id, member_epoch=how, instance_id=client.instance_id
+        )
+        try:
+            self._take(self.decider.streams_heartbeat(request, Caller("c", "/h", 1), self.now_ms))
+        except CoordinatorRefused as refused:
+            if refused.code not in REFUSALS:
+                raise
+
+    @rule(makes=st.booleans())
+    def topics_can_be_made(self, makes: bool) -> None:
+        self.makes_topics = makes
+
+    @rule(topic=st.sampled_from("rc"))
+    def internal_topic_is_deleted(self, topic: str) -> None:
+        self.world.version += 1
+        self.world.sizes.pop(topic, None)
+
+    @rule(size=st.integers(1, 4))
+    def source_comes(self, size: int) -> None:
+        self.world.version += 1
+        self.world.sizes.setdefault("a", size)
+
+    @rule(passed=st.sampled_from([1_000, 11_000, 30_000]))
+    def wait(self, passed: int) -> None:
+        self.now_ms += passed
+        for at, client in enumerate(self.clients):
+            if self.now_ms - client.heard_ms >= SESSION_MS - 1:
+                self.clients[at] = self._anew(client)
+        self._take(self.decider.expire(self.now_ms))
+
+    @rule()
+    def restart(self) -> None:
+        self._again()
+
+    @rule()
+    def snapshot(self) -> None:
+        before = self._stored()
+        self.facts = [fact for some in self.decider.snapshot() for fact in some]
+        assert self._again() == before
+
+    def _again(self) -> list[object]:
+        before = self._stored()
+        self.decider = self._fresh()
+        for fact in self.facts:
+            self.decider.replay(fact)
+        assert self._stored() == before
+        assert self.decider.foreign == 0
+        self._take(self.decider.resume(self.now_ms))
+        return before
+
+    def _stored(self) -> list[object]:
+        group = self.decider.groups.get(GROUP)
+        return sorted(facts_of(group)) if isinstance(group, StreamsGroup) else []
+
+    def _take(self, decision: Decision) -> object:  # type: ignore[type-arg]
+        self.facts += decision.facts
+        if isinstance(decision.answer, BeatAnswer) and self.makes_topics:
+            for topic in decision.answer.missing:
+                self.world.version += 1
+                self.world.sizes[topic.name] = topic.partitions
+        return decision.answer
+
+    def _anew(self, client: Client) -> Client:
+        return client._replace(epoch=0, active=frozenset(), standby=frozenset())
+
+    def _beat(self, at: int, *, lost: bool) -> None:
+        client = self.clients[at]
+        joins = client.epoch == 0
+        request = StreamsGroupHeartbeatRequest(
+            group_id=GROUP,
+            member_id=client.member_id,
+            member_epoch=client.epoch,
+            instance_id=client.instance_id,
+            rebalance_timeout_ms=REVOKE_MS if joins else -1,
+            topology=topology() if joins else None,
+            process_id=client.process_id if joins else None,
+            active_tasks=rows(client.active),
+            standby_tasks=rows(client.standby),
+            warmup_tasks=[],
+        )
+        try:
+            answered = self._take(self.decider.streams_heartbeat(request, Caller("c", "/h", 1), self.now_ms))
+        except CoordinatorRefused as refused:
+            if refused.code not in REFUSALS:
+                raise
+            self.clients[at] = self._anew(client)
+            return
+        if lost:
+            return
+        assert isinstance(answered, BeatAnswer)
+        response = answered.response
+        told = response.active_tasks is not None
+        self.clients[at] = client._replace(
+            epoch=response.member_epoch,
+            active=pairs(response.active_tasks or []) if told else client.active,
+            standby=pairs(response.standby_tasks or []) if told else client.standby,
+            heard_ms=self.now_ms,
+        )
+
+    @invariant()
+    def no_task_is_active_twice(self) -> None:
+        active = Counter(task for client in self.clients for task in client.active)
+        assert not active or max(active.values()) == 1, active
+
+    @invariant()
+    def no_process_has_a_task_twice(self) -> None:
+        has = Counter(
+            (client.process_id, task) for client in self.clients for task in (*client.active, *client.standby)
+        )
+        assert not has or max(has.values()) == 1, has
+
+    def teardown(self) -> None:
+        self.makes_topics = True
+        self.world.version += 1
+        self.world.sizes.setdefault("a", 2)
+        for _ in range(14):
+            self.now_ms += 11_000
+            self._take(self.decider.expire(self.now_ms))
+            for at in range(len(self.clients)):
+                self._beat(at, lost=False)
+        if not self.clients:
+            return
+        group = self.decider.groups[GROUP]
+        assert group.state == "Stable", group.state
+        size = self.world.sizes["a"]
+        every = {(part, number) for part in "01" for number in range(size)}
+        assert sorted(task for client in self.clients for task in client.active) == sorted(every)
+        loads = [len(client.active) for client in self.clients]
+        assert max(loads) - min(loads) <= 1
+        processes = {client.process_id for client in self.clients}
+        standbys = Counter(task for client in self.clients for task in client.standby)
+        wanted = min(self.configs.streams.group_streams_num_standby_replicas, len(processes) - 1)
+        assert standbys == Counter({("1", number): wanted for number in range(size) if wanted})
+
+
+def rows(tasks: Tasks) -> list[TaskIds]:
+    found: dict[str, list[int]] = {}
+    for part, number in sorted(tasks):
+        found.setdefault(part, []).append(number)
+    return [TaskIds(subtopology_id=part, partitions=numbers) for part, numbers in found.items()]
+
+
+def pairs(told: list[Told]) -> Tasks:
+    return frozenset((each.subtopology_id, number) for each in told for number in each.partitions)
+
+
+TestStreamsHistory = StreamsHistory.TestCase
+TestStreamsHistory.settings = settings(
+    max_examples=100, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+)
