@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -169,6 +172,23 @@ def test_kafkas_topics_with_remote_storage(
     by_time = admin(broker).list_offsets({TopicPartition("remote", 0): OffsetSpec.for_timestamp(1)})
     assert next(iter(by_time.values())).result(30).offset == 0
 
+    shown = subprocess.run(
+        [
+            Path(sys.executable).with_name("magnetar"),
+            "ledger",
+            "list",
+            "remote-0",
+            "--data",
+            broker.data,
+            "--json",
+        ],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    lie = [each["lies"] for each in json.loads(shown.stdout)["ledgers"]]
+    assert lie[-1] == "here"
+    assert all(each.startswith(("aws-s3 ", "filesystem /")) for each in lie[:-1])
     # Retention and the end of the topic take what lies there, too.
     deleted = admin(broker).delete_records([TopicPartition("remote", 0, behind + 1)])
     next(iter(deleted.values())).result(30)

@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from magnetar.ledger.port import LedgerSummary
 
 
+HERE = "here"
+
+
 @dataclass(frozen=True, slots=True)
 class LedgerRow:
     """One ledger. Times in ms; ``last_offset`` is -1 where nobody has looked into the open one yet."""
@@ -21,6 +24,8 @@ class LedgerRow:
     max_timestamp: int
     created: int
     sealed: bool
+    lies: str = HERE
+    """Where it lies: here, in tiered storage, or both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,4 +51,14 @@ def shown(summary: LedgerSummary) -> LedgerRow:
         max_timestamp=summary.max_timestamp,
         created=summary.created_ms,
         sealed=summary.sealed,
+        lies=_lies(summary),
     )
+
+
+def _lies(summary: LedgerSummary) -> str:
+    offload = summary.offload
+    if offload is None or not offload.complete:
+        return HERE
+    place = offload.place.get("bucket") or offload.place.get("path") or ""
+    there = f"{offload.driver} {place}".rstrip()
+    return there if offload.deleted else f"{HERE}, {there}"

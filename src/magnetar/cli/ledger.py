@@ -10,7 +10,7 @@ import typer
 
 from magnetar.admin.client import Local, Way
 from magnetar.admin.errors import Invalid, Unreachable
-from magnetar.admin.ledgers_of import PartitionLedgers
+from magnetar.admin.ledgers_of import HERE, PartitionLedgers
 from magnetar.admin.partition_name import parse_place
 from magnetar.admin.whereabouts import way_to_ask
 from magnetar.cli.options import (
@@ -139,8 +139,10 @@ def _listed(value: PartitionLedgers) -> Iterator[RenderableType]:
             ("flush", value.flush),
         ]
     )
+    tiered = any(row.lies != HERE for row in value.ledgers)
+    lies = ("lies",) if tiered else ()
     yield table(
-        ("#ledger", "#first", "#last", "#entries", "#size", "latest record", "created", "sealed"),
+        ("#ledger", "#first", "#last", "#entries", "#size", "latest record", "created", "sealed", *lies),
         [
             (
                 row.ledger,
@@ -151,6 +153,7 @@ def _listed(value: PartitionLedgers) -> Iterator[RenderableType]:
                 moment(row.max_timestamp),
                 moment(row.created),
                 row.sealed,
+                *((row.lies,) if tiered else ()),
             )
             for row in value.ledgers
         ],
