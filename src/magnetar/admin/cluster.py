@@ -47,6 +47,11 @@ class ClusterAdmin:
         with _in_an_operators_words():
             return _ask(self._cluster.any_broker(), request, answer, most)
 
+    def ask_node(self, node_id: int | None, request: Message, answer: type[Answer]) -> Answer:
+        """Return the answer of the broker with a number; of any if that is None, or nobody knows of it."""
+        with _in_an_operators_words():
+            return _ask(self._cluster.broker(node_id), request, answer, None)
+
     def ask_coordinator(
         self, key: str, request: Message, answer: type[Answer], *, most: int | None = None, key_type: int = 0
     ) -> Answer:

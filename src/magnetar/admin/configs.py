@@ -80,14 +80,18 @@ class SettingRow:
 def describe_configs(cluster: ClusterAdmin, kind: ResourceKind, name: str) -> Configs:
     """Return every configuration of a topic or broker."""
     asked = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
-    said = cluster.ask(
-        DescribeConfigsRequest(resources=[asked], include_documentation=True), DescribeConfigsResponse
-    )
+    request = DescribeConfigsRequest(resources=[asked], include_documentation=True)
+    said = cluster.ask_node(_node(kind, name), request, DescribeConfigsResponse)
     result = said.results[0]
     check(result.error_code, result.error_message, f"{kind.name.lower()} {name}".strip())
     return Configs(
         kind.name.lower(), name, tuple(sorted(map(_row, result.configs), key=lambda row: row.name))
     )
+
+
+def _node(kind: ResourceKind, name: str) -> int | None:
+    """Return the broker that has to be asked about a resource, if it is not all the same which."""
+    return int(name) if kind is ResourceKind.BROKER and name.isdecimal() else None
 
 
 def _row(config: DescribeConfigsResourceResult) -> ConfigRow:
@@ -114,10 +118,8 @@ def alter_configs(
         for key, value in changes.items()
     ]
     asked = AlterConfigsResource(resource_type=kind, resource_name=name, configs=rows)
-    said = cluster.ask(
-        IncrementalAlterConfigsRequest(resources=[asked], validate_only=dry_run),
-        IncrementalAlterConfigsResponse,
-    )
+    request = IncrementalAlterConfigsRequest(resources=[asked], validate_only=dry_run)
+    said = cluster.ask_node(_node(kind, name), request, IncrementalAlterConfigsResponse)
     result = said.responses[0]
     check(
         result.error_code,

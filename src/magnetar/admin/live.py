@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pickle
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from magnetar.admin.why_group import GroupFacts, Key, why_group
 from magnetar.admin.why_partition import LastRefusal, OpenTransaction, PartitionFacts, why_partition
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import BrokerError, TopicNotFound
+from magnetar.broker.ownership import NotOwned
+from magnetar.broker.peers import PeerFailed
 from magnetar.kafka.coordinators.facts import Committed
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.views import GroupView, MemberView
@@ -199,11 +202,30 @@ class LiveBroker:
         try:
             partition = await self._services.partitions.get(found, index)
             return await self._open_facts(partition, now_ms)
+        except NotOwned as error:
+            return await self._facts_elsewhere(error, topic, index)
         except (LedgerFenced, LedgerClosed) as error:
             told = LastRefusal(now_ms, type(error).__name__, str(error))
             return PartitionFacts(topic, index, now_ms, found.partitions, refusal=told)
         except (LedgerError, RecordsError) as error:
             return PartitionFacts(topic, index, now_ms, found.partitions, problem=str(error))
+
+    async def _facts_elsewhere(self, error: NotOwned, topic: str, index: int) -> PartitionFacts:
+        """Return what the worker knows that has a partition."""
+        peers = self._broker.peers
+        if peers is None or error.owner is None or error.owner.node_id == peers.node_id:
+            return PartitionFacts(topic, index, self._clock(), index + 1, problem=str(error))
+        try:
+            asked = pickle.dumps((topic, index))
+            found = pickle.loads(await peers.ask(error.owner.node_id, "partition-facts", asked))
+        except PeerFailed as failed:
+            return PartitionFacts(topic, index, self._clock(), index + 1, problem=str(failed))
+        assert isinstance(found, PartitionFacts)
+        return found
+
+    async def facts_for_others(self, asked: bytes) -> bytes:
+        """Return what another worker asks about a partition of this one."""
+        return pickle.dumps(await self._facts(*pickle.loads(asked)))
 
     async def _open_facts(self, partition: Partition, now_ms: int) -> PartitionFacts:
         log, refusal = partition.log, partition.refusal

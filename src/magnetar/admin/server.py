@@ -36,6 +36,24 @@ class AdminServer:
         else:
             bound = socket.socket(fileno=os.dup(self._broker.questions))
         self._server = await asyncio.start_unix_server(self._serve, sock=bound, limit=MAX_BYTES)
+        if self._broker.peers is not None:
+            self._broker.peers.answers["operator"] = self._answer_other
+            self._broker.peers.answers["partition-facts"] = self._partition_facts
+
+    async def _answer_other(self, line: bytes) -> bytes:
+        """Answer what an operator asked another worker."""
+        await asyncio.to_thread(import_module, "magnetar.admin.live")
+        from magnetar.admin.live import LiveBroker
+        from magnetar.admin.questions import answer
+
+        return await answer(line, LiveBroker(self._broker))
+
+    async def _partition_facts(self, asked: bytes) -> bytes:
+        """Tell another worker what it needs to say why a group waits."""
+        await asyncio.to_thread(import_module, "magnetar.admin.live")
+        from magnetar.admin.live import LiveBroker
+
+        return await LiveBroker(self._broker).facts_for_others(asked)
 
     async def close(self) -> None:
         """Stop listening, and take the socket away."""
@@ -50,9 +68,17 @@ class AdminServer:
         from magnetar.admin.questions import answer
 
         broker = LiveBroker(self._broker)
+        peers = self._broker.peers
         try:
             while line := await _line(reader):
-                writer.write(await answer(line, broker))
+                if peers is None:
+                    writer.write(await answer(line, broker))
+                else:
+                    from magnetar.admin.elsewhere import answered
+
+                    writer.write(
+                        await answered(line, self._broker, peers, lambda asked: answer(asked, broker))
+                    )
                 await writer.drain()
         except ConnectionError:
             pass  # whoever asked has gone

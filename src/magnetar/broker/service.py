@@ -102,7 +102,10 @@ class BrokerService:
         self.broker = Broker(self.settings, store, engine, ownership)
         if self._worker is not None:
             self.broker.questions = self._worker.questions
+            from magnetar.broker.all_figures import answer_others
+
             self.broker.peers = Peers(self.root, self.settings.node.node_id)
+            answer_others(self.broker)
             await self.broker.peers.start()
         await self.broker.start()
         self.broker.background.repeat(

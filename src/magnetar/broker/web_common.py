@@ -44,6 +44,11 @@ def metrics(broker: Broker, principal: Principal) -> Response:
     access = None
     if broker.settings.security.authenticate_metrics_endpoint:
         access = broker.security.authorization.access(principal.role)
+    if broker.peers is not None:
+        from magnetar.broker.all_figures import of_all_workers
+
+        role = None if access is None else principal.role
+        return StreamingResponse(of_all_workers(broker, role), media_type=CONTENT_TYPE)
     return StreamingResponse(exposed(broker.figures, access, ProcessFigures(broker)), media_type=CONTENT_TYPE)
 
 

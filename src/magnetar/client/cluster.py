@@ -170,6 +170,14 @@ class Cluster:
                 found.append(self._connect(address))
         return found or [self.any_broker()]
 
+    def broker(self, node_id: int | None) -> Connection:
+        """Return a connection to the broker with a number; to any if that is None, or nobody knows of it."""
+        if node_id is None:
+            return self.any_broker()
+        self._learn(self._ask_metadata([]))
+        address = self._nodes.get(node_id)
+        return self.any_broker() if address is None else self._connect(address)
+
     def grouped(self, partitions: Iterable[Partition]) -> dict[Connection, list[Partition]]:
         """Return the partitions by their leaders; those that nobody leads, or that are not known, at any broker."""
         wanted = list(partitions)
