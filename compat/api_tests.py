@@ -76,6 +76,8 @@ TESTS = {
     "ListTransactions": _OPERATORS,
     "ConsumerGroupHeartbeat": _CONSUMERS,
     "ConsumerGroupDescribe": _CONSUMERS,
+    "GetTelemetrySubscriptions": "tests/client_metrics/test_clients.py",
+    "PushTelemetry": "tests/client_metrics/test_clients.py",
     "ListConfigResources": _CONFIGS,
     "DescribeTopicPartitions": _TOPICS,
     "ShareGroupHeartbeat": _SHARE_CONSUMERS,

@@ -24,6 +24,7 @@ from magnetar.wire.kafka.messages.create_partitions_request import (
 )
 from magnetar.wire.kafka.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from magnetar.wire.kafka.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from magnetar.wire.kafka.messages.describe_quorum_request import DescribeQuorumRequest
 from magnetar.wire.kafka.messages.metadata_request import MetadataRequest
 from tests.hostile.client import frame, request_bytes
 from tests.hostile.test_fuzz import Peer, broker, kafka
@@ -351,6 +352,16 @@ async def test_strangers_and_brokers_are_not_limited() -> None:
     known: Any = SimpleNamespace(is_stranger=False)
     for context, key in ((stranger, 3), (known, 17), (known, 36), (known, 27)):
         assert await throttled(handler(), context, key, 10, lambda wait_ms: None) == "answer"
+
+
+async def test_who_cannot_be_told_waits_all_the_same(house: House) -> None:
+    """Of all answers to known clients that of DescribeQuorum alone has no place for it."""
+    await house.limit(HOSTILE, request_percentage=0.001)
+    house.quotas.clock = lambda: setattr(house, "now_s", house.now_s + 0.05) or house.now_s
+    client = house.client()
+    answer = await client.ask(DescribeQuorumRequest(topics=[]))
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert client.waits_ms == 1000
 
 
 async def test_users_have_quotas_whatever_they_call_themselves(house: House) -> None:

@@ -112,6 +112,8 @@ def test_what_is_open_to_all_looks_for_itself_or_tells_nothing() -> None:
         "describe_delegation_token",
         "expire_delegation_token",
         "fetch",
+        "get_telemetry_subscriptions",  # this and the next tell of whoever asks, and count
+        "push_telemetry",
         "renew_delegation_token",
         "sasl_authenticate",
         "sasl_handshake",

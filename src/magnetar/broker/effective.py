@@ -27,6 +27,7 @@ class ConfigSource(IntEnum):
     STATIC_BROKER = 4
     DEFAULT = 5
     BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
     GROUP = 8
 
 

@@ -107,6 +107,10 @@ _FLUSHES = summary(
     "kafka_log_logflushstats_logflushrateandtimems",
     "Time that it took to make appends durable, ms; quantiles of the last 1024.",
 )
+_TELEMETRY = (
+    Family("magnetar_client_telemetry_pushes_total", "counter", "Pushes of clients' metrics (KIP-714)."),
+    Family("magnetar_client_telemetry_bytes_total", "counter", "Bytes of the same."),
+)
 _LEFT_OUT = Family("magnetar_metrics_left_out", "gauge", "What is not told of one by one: there is too much.")
 _MAX_SOFTWARE = 100
 _ALL_IS_WELL = (
@@ -138,6 +142,8 @@ class KafkaFigures:
         yield from self._of_requests()
         yield from self._of_connections()
         yield from self._of_broker()
+        telemetry = self._services.telemetry
+        yield FigureTable(_TELEMETRY, [("", telemetry.pushes, telemetry.pushed_bytes)])
         if may(access, Right.see_cluster_configs):
             from magnetar.kafka.quotas.figures import quota_tables
 

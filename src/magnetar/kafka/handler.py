@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -17,6 +18,8 @@ from magnetar.broker.ownership import Bundle
 from magnetar.broker.setting import HandlerSettings
 from magnetar.broker.settings import Settings
 from magnetar.broker.topic import Topic
+from magnetar.kafka.client_metrics.instances import Telemetry
+from magnetar.kafka.client_metrics.subscriptions import ClientMetrics
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.share.settings import ShareSettings
 from magnetar.kafka.coordinators.streams.settings import StreamsSettings
@@ -36,6 +39,12 @@ from magnetar.kafka.tenancy import Tenancy
 from magnetar.kafka.wakeups import Wakeups
 from magnetar.ledger.port import wall_clock_ms
 from magnetar.schema_registry.settings import SchemaRegistrySettings
+
+
+def monotonic_ms() -> int:
+    """Return the time by a clock that is never set."""
+    return int(time.monotonic() * 1000)
+
 
 _SESSIONS_PART = 4  # of the budget for what clients make the broker keep
 _log = logging.getLogger("magnetar.kafka")
@@ -84,6 +93,8 @@ class KafkaProtocolHandler(ProtocolHandler):
             from magnetar.kafka.transactions.elsewhere import answer_others
 
             answer_others(broker.peers, rooms.markers, rooms.transactions_of.get)
+        client_metrics = ClientMetrics(broker.metadata)
+        await broker.metadata.follow(client_metrics)
         self.services = KafkaServices(
             broker=broker,
             partitions=partitions,
@@ -101,6 +112,10 @@ class KafkaProtocolHandler(ProtocolHandler):
                 broker.client_quotas,
                 self._settings.of(KafkaSettings),
                 broker.memory.account(lambda: None, known=True),
+            ),
+            client_metrics=client_metrics,
+            telemetry=Telemetry(
+                client_metrics, broker.memory.account(lambda: None, known=True), monotonic_ms
             ),
         )
 

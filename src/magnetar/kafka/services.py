@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker
+from magnetar.kafka.client_metrics.instances import Telemetry
+from magnetar.kafka.client_metrics.subscriptions import ClientMetrics
 from magnetar.kafka.fetch_sessions import FetchSessions
 from magnetar.kafka.pace import SharedTurn
 from magnetar.kafka.partitions.registry import Partitions
@@ -33,6 +35,8 @@ class KafkaServices:
     producer_ids: ProducerIds
     wakeups: Wakeups
     quotas: QuotaManagers
+    client_metrics: ClientMetrics
+    telemetry: Telemetry
     requests: Requests = field(default_factory=Requests)
     """What is counted of requests, by the key of the API."""
     turn: SharedTurn = field(default_factory=SharedTurn)

@@ -65,11 +65,13 @@ async def throttled(
     quotas, who = context.kafka.quotas, context.who
     timed = Timed(coroutine, quotas.clock)
     response = await timed
-    wait_ms = 0 if response is None else response.throttle_time_ms
+    wait_ms = getattr(response, "throttle_time_ms", 0)
     if api_key == PRODUCE:
         wait_ms = max(wait_ms, quotas.produced(who, nbytes))
     if response is not None:  # with acks=0 nobody is told, and Kafka does not count the time
-        wait_ms = response.throttle_time_ms = max(wait_ms, quotas.took(who, timed.seconds))
+        wait_ms = max(wait_ms, quotas.took(who, timed.seconds))
     if wait_ms > 0:
+        if hasattr(response, "throttle_time_ms"):  # that of DescribeQuorum cannot tell
+            response.throttle_time_ms = wait_ms
         mute(wait_ms)
     return response

@@ -183,6 +183,8 @@ ROUTES = (
         ),
         asks=True,
     ),
+    Route(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, versions(0, 0), guard=Guard.OPEN, names=NO_TOPICS),
+    Route(ApiKey.PUSH_TELEMETRY, versions(0, 0), guard=Guard.OPEN, names=NO_TOPICS),
     Route(
         ApiKey.LIST_CONFIG_RESOURCES,
         versions(0, 1),

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from magnetar.kafka.configs.changes import InvalidChange, replaced
+from magnetar.kafka.configs.entries import ConfigResourceType
 from magnetar.kafka.configs.resources import alter
 from magnetar.kafka.errors import REFUSALS, code_for
 from magnetar.kafka.pace import paced
@@ -40,14 +41,17 @@ async def _answer(
         if twice:
             raise InvalidChange("Each resource must appear at most once.")
         after = replaced((config.name, config.value) for config in resource.configs)
-        await alter(
-            kafka.broker,
-            kafka.groups.configs,
-            kind,
-            name,
-            lambda _own, _known: after,
-            validate_only=validate_only,
-        )
+        if kind == ConfigResourceType.CLIENT_METRICS:
+            await kafka.client_metrics.change(name, lambda _: after, validate_only=validate_only)
+        else:
+            await alter(
+                kafka.broker,
+                kafka.groups.configs,
+                kind,
+                name,
+                lambda _own, _known: after,
+                validate_only=validate_only,
+            )
     except REFUSALS as error:
         answer.error_code, answer.error_message = code_for(error), str(error)
     return answer

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.kafka.handlers.features import LEVELS
 from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages import ApiKey
 from magnetar.wire.kafka.messages.api_versions_request import ApiVersionsRequest
 from magnetar.wire.kafka.messages.api_versions_response import (
     ApiVersion,
@@ -25,6 +26,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 _FIRST_WITH_SOFTWARE = _FIRST_WITH_EPOCH = 3
 _FIRST_WITH_LEVEL_0 = 4
 """Earlier clients refuse an answer with a feature of level 0 (KAFKA-17011), so Kafka leaves those out."""
+_TELEMETRY = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
 _FEATURES = [name for name, level in LEVELS.items() if not level]
 _SERVED = {name: level for name, level in LEVELS.items() if level}
 
@@ -38,6 +40,9 @@ async def api_versions(request: ApiVersionsRequest, context: RequestContext) -> 
         context.software.name = request.client_software_name
         context.software.version = request.client_software_version
     answer = ApiVersionsResponse(api_keys=served())
+    if not context.kafka.telemetry.is_asked_for:
+        # As in Kafka clients are not bothered with it where nothing is asked for.
+        answer.api_keys = [row for row in answer.api_keys if row.api_key not in _TELEMETRY]
     if context.api_version >= _FIRST_WITH_EPOCH:
         # Known, and the same for ever: what is finalized comes with the broker.
         answer.finalized_features_epoch = 0

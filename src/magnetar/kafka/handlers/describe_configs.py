@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from magnetar.kafka.client_metrics.entries import client_metrics_entries
 from magnetar.kafka.configs.entries import (
     ConfigEntry,
     ConfigResourceType,
@@ -85,6 +86,10 @@ def _entries(kafka: KafkaServices, resource_type: int, name: str) -> list[Config
         if not name:
             raise PartRefused(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
         return group_entries(broker, kafka.groups.configs.own(name))
+    if resource_type == ConfigResourceType.CLIENT_METRICS:
+        if not name:
+            raise PartRefused(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+        return client_metrics_entries(kafka.client_metrics.own(name))
     raise PartRefused(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
 
 

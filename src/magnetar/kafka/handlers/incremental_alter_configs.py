@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker
+from magnetar.kafka.client_metrics.entries import known_of_client_metrics
 from magnetar.kafka.configs.changes import ConfigChange, InvalidChange, Op, changed, check
 from magnetar.kafka.configs.entries import ConfigResourceType
 from magnetar.kafka.configs.loggers import ROOT, set_level, unset_level
@@ -53,6 +54,12 @@ async def _answer(
             raise InvalidChange("Each resource must appear at most once.")
         if kind == ConfigResourceType.BROKER_LOGGER:
             _alter_loggers(kafka.broker, name, changes, validate_only=validate_only)
+        elif kind == ConfigResourceType.CLIENT_METRICS:
+            await kafka.client_metrics.change(
+                name,
+                lambda own: changed(own, changes, lambda key: known_of_client_metrics(own, key)),
+                validate_only=validate_only,
+            )
         else:
             await alter(
                 kafka.broker,

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 async def list_config_resources(
     request: ListConfigResourcesRequest, context: RequestContext
 ) -> ListConfigResourcesResponse:
-    """Return topics, groups that something is set for, the broker and its loggers.
+    """Return topics, groups that something is set for, client metrics, the broker and its loggers.
 
-    Version 0 asks for client metrics alone, of which there are none.
+    Version 0 asks for client metrics alone.
     """
-    if context.api_version == 0:
-        return ListConfigResourcesResponse(config_resources=[])
     kinds = set(request.resource_types) or set(ConfigResourceType)
+    if context.api_version == 0:
+        kinds = {ConfigResourceType.CLIENT_METRICS}
     if not kinds <= set(ConfigResourceType):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[])
     broker = context.kafka.broker
@@ -34,6 +34,7 @@ async def list_config_resources(
         ConfigResourceType.TOPIC: [topic.kafka_name for topic in broker.topics() if broker.visible(topic)],
         ConfigResourceType.BROKER: [node],
         ConfigResourceType.BROKER_LOGGER: [node],
+        ConfigResourceType.CLIENT_METRICS: sorted(context.kafka.client_metrics.subscriptions),
         ConfigResourceType.GROUP: context.kafka.groups.configs.groups(),
     }
     return ListConfigResourcesResponse(

@@ -25,7 +25,7 @@ from magnetar.kafka.quotas.rates import TokenBucket, WindowedRate, Windows
 from magnetar.kafka.settings import KafkaSettings
 
 
-class Fetched(NamedTuple):
+class FetchVerdict(NamedTuple):
     """What becomes of a fetch: how long its client waits, and whether it gets nothing this time."""
 
     wait_ms: int
@@ -108,7 +108,7 @@ class QuotaManagers:
         metered.meter.record(value, now_ms)
         return metered.throttle(metered.meter.wait_ms(metered.bound, now_ms, **longest_ms))
 
-    def fetched(self, who: Who, nbytes: int) -> Fetched:
+    def fetched(self, who: Who, nbytes: int) -> FetchVerdict:
         """Count an answer to a Fetch; whose consumer has to wait gets it later, and it is not counted now.
 
         One that alone is more than may come in all windows is given nonetheless, if nothing came before: it is never
@@ -116,7 +116,7 @@ class QuotaManagers:
         """
         metered = self.fetch.of(*who)
         if metered is None:
-            return Fetched(0, is_withheld=False)
+            return FetchVerdict(0, is_withheld=False)
         now_ms = self.now_ms()
         rate = metered.meter
         is_first = not rate.total(now_ms)
@@ -125,7 +125,7 @@ class QuotaManagers:
         is_withheld = wait_ms > 0 and not is_first
         if is_withheld:
             rate.record(-nbytes, now_ms)
-        return Fetched(wait_ms, is_withheld)
+        return FetchVerdict(wait_ms, is_withheld)
 
     def max_fetch_bytes(self, who: Who) -> int | None:
         """Return what a consumer can be given at once without having to wait; None if it is not limited."""

@@ -237,6 +237,8 @@ _MODULES = {
     66: "list_transactions",
     68: "consumer_group_heartbeat",
     69: "consumer_group_describe",
+    71: "get_telemetry_subscriptions",
+    72: "push_telemetry",
     74: "list_config_resources",
     75: "describe_topic_partitions",
     76: "share_group_heartbeat",

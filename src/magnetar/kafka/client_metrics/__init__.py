@@ -1,0 +1,1 @@
+"""Metrics that clients push (KIP-714): which are asked for, and of whom."""
