@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import socket
 import time
-import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Iterator
@@ -45,15 +45,15 @@ def client(proxy: ProxyProcess) -> Iterator[pulsar.Client]:
 
 def asked(proxy: ProxyProcess, method: str, path: str, body: object = None) -> tuple[int, str]:
     """Ask the admin REST by way of the proxy."""
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(
-        proxy.http + path, data, {"Content-Type": "application/json"}, method=method
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
+    connection = http.client.HTTPConnection(
+        proxy.served["http"][0], timeout=PATIENCE_S
+    )  # it goes where it is told
+    data = None if body is None else json.dumps(body)
+    connection.request(method, path, data, {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    found = answer.status, answer.read().decode()
+    connection.close()
+    return found
 
 
 @pytest.fixture
