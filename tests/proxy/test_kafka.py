@@ -183,6 +183,13 @@ def test_configurations_pass(admin: AdminClient, topic: str) -> None:
         assert time.monotonic() < deadline, resource
 
 
+def test_the_one_broker_is_described(admin: AdminClient) -> None:
+    number = str(admin.list_topics(timeout=PATIENCE_S).controller_id)
+    (told,) = admin.describe_configs([ConfigResource(ResourceType.BROKER, number)]).items()
+    assert told[0].name == number
+    assert told[1].result(PATIENCE_S)["num.partitions"].value == "1"
+
+
 def _with_entry(topic: str) -> ConfigResource:
     from confluent_kafka.admin import AlterConfigOpType, ConfigEntry
 

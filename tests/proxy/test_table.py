@@ -51,10 +51,11 @@ def test_answers_that_name_brokers_are_told_in_other_words() -> None:
         for key in APIS.keys() & ROUTE_BY_KEY.keys()
         if told & {name for row in _classes_of(response_class(key)) for name in row.__slots__}
     }
-    assert naming - REWRITTEN.keys() == set(_NAME_OTHERS)
+    assert naming - REWRITTEN.keys() <= set(_NAME_OTHERS)
 
 
 _NAME_OTHERS = {ApiKey.DESCRIBE_ACLS: "of clients", ApiKey.DELETE_ACLS: "of clients"}
+_NAME_OTHERS |= dict.fromkeys((ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_DESCRIBE), "of members")
 """Answers with such a field that is no broker's, and whose it is."""
 
 

@@ -177,6 +177,11 @@ APIS: dict[int, Api] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: Api(
         Way.COORDINATORS, KeyRows("group_ids", ""), KeyRows("groups", "group_id")
     ),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: _by_group(),
+    ApiKey.STREAMS_GROUP_DESCRIBE: Api(
+        Way.COORDINATORS, KeyRows("group_ids", ""), KeyRows("groups", "group_id")
+    ),
+    ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: _by_group(),
     ApiKey.LIST_CONFIG_RESOURCES: _ANY,
     ApiKey.ALTER_REPLICA_LOG_DIRS: _CONTROLLER,
     ApiKey.UPDATE_FEATURES: _CONTROLLER,

@@ -63,6 +63,8 @@ _AGAIN = frozenset(
 )
 """By rows, and as good when done twice."""
 _NO_SESSION = -1
+_OF_BROKERS = (4, 8)
+"""Types of resources: a broker, and its loggers."""
 Answered = Callable[[ProxiedRequest, Sequence[Buffer]], None]
 Failed = Callable[[ProxiedRequest, Exception], None]
 
@@ -189,6 +191,8 @@ class Relay:
             request = await self._decoded(request_class(ApiKey.FETCH), body, header)
             fetched = await self._fetching.fetch(request, header, self.routes, self.find_leaders)
             return written(header, fetched)
+        if header.api_key == ApiKey.DESCRIBE_CONFIGS:
+            return await self._configs(header, frame, body)
         if api.way is Way.ANY:
             return await self._passed(header, frame, self._anybody)
         if api.way is Way.CONTROLLER:
@@ -202,6 +206,26 @@ class Relay:
                 return await self._passed(header, frame, self._anybody)
             return await self._passed(header, frame, partial(self._coordinator, api.kind, key))
         return await self._by_rows(header, frame, request, api)
+
+    async def _configs(self, header: RequestHeader, frame: memoryview, body: memoryview) -> Sequence[Buffer]:
+        """Tell of the one broker that clients know what the controller tells of itself."""
+        request: Any = await self._decoded(request_class(header.api_key), body, header)
+        own = str(self.place.node_id)
+        rows = [
+            row for row in request.resources if row.resource_type in _OF_BROKERS and row.resource_name == own
+        ]
+        controller = await self._controller(False) if rows else None
+        if controller is None:
+            return await self._passed(header, frame, self._anybody)
+        for row in rows:
+            row.resource_name = str(controller)
+        found = await self._try(header, framed(header, request), controller, may_fail=False)
+        assert found is not None
+        answer = await self._read(found, header)
+        for row in answer.results:
+            if row.resource_type in _OF_BROKERS and row.resource_name == str(controller):
+                row.resource_name = own
+        return written(header, answer)
 
     async def _anybody(self, again: bool) -> int | None:
         if again:
