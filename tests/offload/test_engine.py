@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from magnetar.ledger.errors import CannotOffload, LedgerCorrupt, TierFailed
+from magnetar.ledger.files.ledger_file import LedgerFile
 from magnetar.ledger.info import decode_info, path_of
 from magnetar.ledger.offload.deletions import ROOT
 from magnetar.ledger.offload.place import TierPlace
@@ -93,6 +94,35 @@ async def test_readers_that_come_while_local_copies_go_see_all(house: TieredHous
         assert plain(await reader) == found
     assert await at_positions == found
     assert all(each is not None for each in await by_time)
+
+
+@pytest.mark.parametrize("how", ["read", "read_entry", "find"])
+async def test_a_file_that_goes_within_a_read_is_read_there(
+    house: TieredHouse, place: TierPlace, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await house.log()
+    await filled(log, 200)
+    (first,) = sealed(log)
+    found = plain(await read_all(log))
+    await log.offload(first, place)
+    original = getattr(LedgerFile, how)
+
+    async def overtaken(ledger: LedgerFile, *given: Any, **named: Any) -> Any:
+        monkeypatch.setattr(LedgerFile, how, original)
+        await log.delete_local([first])
+        await house.engine.shared.work.ended()
+        return await original(ledger, *given, **named)
+
+    monkeypatch.setattr(LedgerFile, how, overtaken)
+    if how == "read":
+        assert plain(await read_all(log)) == found
+    elif how == "read_entry":
+        assert plain([await log.entry(Position(first, 77))]) == [found[77]]
+    else:
+        by_time = await log.find_by_time(NOW_MS + 10 * 77)
+        assert by_time is not None
+        assert plain([by_time]) == [found[77]]
+    assert getattr(LedgerFile, how) is original, "it was overtaken"
 
 
 async def test_what_is_open_compacted_or_unknown_is_not_offloaded(

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
+import pulsar
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
@@ -176,3 +177,22 @@ def test_offloads_are_tried_again_and_told_in_words(broker: BrokerProcess, moody
         tries = [line for line in broker.log_lines() if "tiered storage failed" in line]
         assert tries
         assert "is tried again after" in tries[0]
+
+
+@pytest.mark.slow
+def test_pulsars_readers_go_on_when_it_is_back(broker: BrokerProcess, moody: Moody) -> None:
+    make(broker, "there", remote_storage_enable="true", local_retention_ms="1")
+    produce(broker, "there", RECORDS)
+    with httpx.Client(base_url=f"http://{broker.served['http'][0]}", timeout=60) as http:
+        until(lambda: _gone(ledgers(http, "there")), broker)
+    moody.mood = "500"
+    client = pulsar.Client(broker.pulsar_url)
+    name = "persistent://public/default/there-partition-0"
+    reader = client.create_reader(name, pulsar.MessageId.earliest)
+    with pytest.raises(pulsar.Timeout):
+        reader.read_next(3000)
+    assert moody.spoiled
+    moody.mood = "well"
+    found = [reader.read_next(60_000).data()[:8] for _ in range(len(range(0, RECORDS, PARTITIONS)))]
+    assert found == [b"%08d" % number for number in range(0, RECORDS, PARTITIONS)]
+    client.close()

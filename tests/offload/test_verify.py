@@ -12,7 +12,7 @@ from magnetar.admin.ledgers_repair import repair
 from magnetar.ledger.offload.objects import CLUSTER_ATTRIBUTE, CLUSTER_ID
 from magnetar.ledger.offload.place import TierPlace
 from magnetar.ledger.offload.tiers import TierSettings, open_store
-from magnetar.metadata.ops import ANY, Put
+from magnetar.metadata.ops import ANY, Delete, Put
 from tests.ledger.entries import read_all
 from tests.offload.house import TieredHouse, filled, sealed
 
@@ -86,3 +86,15 @@ async def test_what_nobody_refers_to_goes_and_others_stay(data: Path, place: Tie
     await house.begin()
     assert len(await read_all(await house.log())) == ENTRIES
     await house.end()
+
+
+async def test_a_directory_that_does_not_know_its_cluster_calls_nothing_its_own(
+    data: Path, place: TierPlace
+) -> None:
+    house = TieredHouse(data)
+    await house.begin()
+    await house.metadata.commit([Delete(CLUSTER_ID, ANY)])
+    await house.end()
+    store = open_store(place, TierSettings())
+    store.put("11111111-2222-3333-4444-555555555555-ledger-0", [b"whose?"], {CLUSTER_ATTRIBUTE: ""})
+    assert (await asyncio.to_thread(verify, data)).findings == ()
