@@ -14,7 +14,7 @@
     compat/run_suites.py --bootstrap HOST:PORT --suite librdkafka --source DIR --all
     ... --test 0012_produce_consume
 
-A whole run (--all) is kept in compat/results/suites.json.
+What --all and --test find is kept in compat/results/suites.json.
 Each suite's directory holds allowlist.txt (must pass) and FINDINGS.md (what does not, and why). A test whose line says
 that "a second try is allowed" fails now and then by a fault of its client, which FINDINGS.md names.
 """
@@ -82,12 +82,14 @@ def serving(suite: ModuleType, options: argparse.Namespace, source: Path) -> Abs
     return serve(kind(options), source)
 
 
-def keep_outcomes(suite: str, broker: str, outcomes: dict[str, str]) -> None:
-    """Keep the outcome of each test of a whole run for compat/report.py."""
+def keep_outcomes(suite: str, broker: str, outcomes: dict[str, str], *, whole: bool) -> None:
+    """Keep the outcome of each test for compat/report.py; those that a run of some did not ask keep theirs."""
     file = HERE / "results" / "suites.json"
     results = json.loads(file.read_text()) if file.exists() else {}
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    results.setdefault(suite, {})[broker] = {"date": today, "broker": version(broker), "outcomes": outcomes}
+    earlier = {} if whole else results.get(suite, {}).get(broker, {}).get("outcomes", {})
+    kept = {"date": today, "broker": version(broker), "outcomes": earlier | outcomes}
+    results.setdefault(suite, {})[broker] = kept
     file.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
 
 
@@ -130,8 +132,8 @@ def main() -> int:
         if again := [test for test in allowed(suite, SECOND_TRY) if outcomes.get(test, "passed") != "passed"]:
             print(f"once more, as their clients lose races of their own: {again}")
             run_tests(bootstrap, again)
-    if options.all and not options.bootstrap:
-        keep_outcomes(options.suite, kind(options), outcomes)
+    if (options.all or options.test) and not options.bootstrap:
+        keep_outcomes(options.suite, kind(options), outcomes, whole=options.all)
     broken = [test for test in must_pass if outcomes.get(test) != "passed"]
     passed = sum(outcome == "passed" for outcome in outcomes.values())
     print(f"{passed} of {len(outcomes)} passed; of the allow-list: {broken or 'all'}")

@@ -12,13 +12,15 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
+from pyspark.errors import AnalysisException
+from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructField, StructType
 
 from magnetar.client import produce
 from magnetar.client.errors import BrokerRefused, ClientError
 from magnetar.pipeline import sink_publish
 from magnetar.pipeline.sink_options import SinkOptions, parse_sink_options
 from magnetar.pipeline.sink_publish import CannotTell, publish
-from magnetar.pipeline.sink_rows import BadRow
+from magnetar.pipeline.sink_rows import BadRow, check_columns
 from magnetar.pipeline.sink_staging import BatchDecision, StagedDamaged, StagingDirectory, stage_rows
 from tests.pipeline.topics import consumed, create
 from tests.process import BrokerProcess
@@ -298,3 +300,29 @@ def test_before_sequences_run_out_a_new_producer_goes_on(
         assert done.sequences == (("sequences", 0, 300 * (batch_id % 2 + 1)),)
     assert producers[0] == producers[1] != producers[2] == producers[3] != producers[4]
     assert values(broker, "sequences") == numbers(0, 1500)
+
+
+HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+
+
+@pytest.mark.parametrize(
+    ("headers", "fits"),
+    [
+        (ArrayType(HEADER), True),
+        (ArrayType(StructType(HEADER.fields[:1])), False),
+        (ArrayType(StringType()), False),
+        (MapType(StringType(), BinaryType()), False),
+        (StringType(), False),
+    ],
+)
+def test_headers_are_pairs_of_a_text_and_bytes(headers: DataType, fits: bool) -> None:
+    columns = StructType([StructField("value", BinaryType()), StructField("headers", headers)])
+    options = parse_sink_options(
+        {"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "t", "deliveryGuarantee": "at-least-once"},
+        streaming=True,
+    )
+    if fits:
+        check_columns(columns, options)
+    else:
+        with pytest.raises(AnalysisException, match="headers attribute type must be ARRAY"):
+            check_columns(columns, options)

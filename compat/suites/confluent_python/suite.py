@@ -27,6 +27,8 @@ STAND_IN = Path(__file__).parent / "stand_in"
 SETTINGS = ("num.partitions=4", *AUTHORIZER, "super.users=User:ANONYMOUS")
 # Share groups are folders of their own.
 FOLDERS = ("admin", "consumer", "producer", "serialization", "schema_registry")
+NEW_PROTOCOL = "@consumer"
+"""Ends the name of a test that is run with the group protocol of KIP-848: those of consumers are run with both."""
 PROGRAM = "integration_test.py"
 MESSAGES, MANY = "verify_producer", "verify_producer_performance"
 PARTS = {
@@ -74,8 +76,13 @@ def run(source: Path, bootstrap: str, tests: Sequence[str]) -> Iterator[tuple[st
     }
     folders = FOLDERS if registry else FOLDERS[:-1]
     chosen = [test for test in tests if not test.startswith(PROGRAM)] or ([] if tests else folders)
-    if chosen:
-        yield from _pytest(source, environment, chosen)
+    if plain := [test for test in chosen if not test.endswith(NEW_PROTOCOL)]:
+        yield from _pytest(source, environment, plain)
+    new = [test.removesuffix(NEW_PROTOCOL) for test in chosen if test.endswith(NEW_PROTOCOL)]
+    if new := new or ([] if tests else ["consumer"]):
+        with_it = {**environment, "TEST_CONSUMER_GROUP_PROTOCOL": "consumer"}
+        for test, outcome, why in _pytest(source, with_it, new):
+            yield test + NEW_PROTOCOL, outcome, why
     for part in PARTS:
         test = f"{PROGRAM}::{part}"
         if (not tests or test in tests) and (registry or not re.search("registry|avro", part)):

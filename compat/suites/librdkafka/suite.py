@@ -15,7 +15,7 @@ from suites.kafka_served import KINDS as KINDS
 
 BROKER_VERSION = "4.1.0"
 SETTINGS = ("num.partitions=4", *AUTHORIZER)
-TEST_SECONDS = 120
+TEST_SECONDS = 300
 # Those of users and certificates want brokers of their own, one wants replicas on others; mocks need no broker.
 NOT_ASKED = re.compile(r"share_consumer|auth|sasl|ssl|fetch_from_follower|_mock|_performance")
 NEW_PROTOCOL = "@consumer"

@@ -33,7 +33,7 @@ def default_source() -> Path | None:
 def serve(kind: str, source: Path) -> AbstractContextManager[str]:
     """Start ``kind`` of broker as the suite starts its own; give its address."""
     numbered = [each.replace("broker.id", "node.id") if kind == "kafka" else each for each in SETTINGS]
-    return served(kind, *numbered, host="localhost")
+    return served(kind, *numbered)
 
 
 def run(source: Path, bootstrap: str, tests: Sequence[str]) -> Iterator[tuple[str, str, str]]:
