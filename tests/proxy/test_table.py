@@ -6,8 +6,13 @@ import pytest
 
 from magnetar.kafka.handlers import ROUTE_BY_KEY
 from magnetar.proxy.kafka.apis import APIS, NOT_PASSED, KeyRows, PartitionRows, Way, versions_of
-from magnetar.proxy.kafka.rewriting import REWRITTEN
+from magnetar.proxy.kafka.rewriting import REWRITTEN, Place
 from magnetar.wire.kafka.messages import API_KEYS, ApiKey, request_class, response_class
+from magnetar.wire.kafka.messages.describe_topic_partitions_response import (
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
 
 
 def test_every_api_that_is_served_goes_somewhere() -> None:
@@ -66,3 +71,15 @@ def _classes_of(message: type) -> list[type]:
 
     module = sys.modules[message.__module__]
     return [each for each in vars(module).values() if isinstance(each, type) and issubclass(each, Record)]
+
+
+def test_partitions_are_described_as_javas_client_can_read_it() -> None:
+    row = DescribeTopicPartitionsResponsePartition(
+        leader_id=3, replica_nodes=[3, 4], isr_nodes=[3], eligible_leader_replicas=[3], offline_replicas=[4]
+    )
+    answer = DescribeTopicPartitionsResponse(
+        topics=[DescribeTopicPartitionsResponseTopic(name="t", partitions=[row])]
+    )
+    REWRITTEN[ApiKey.DESCRIBE_TOPIC_PARTITIONS](answer, Place(7, "proxy", 9092))
+    assert (row.leader_id, row.replica_nodes, row.isr_nodes) == (7, [7], [7])
+    assert (row.eligible_leader_replicas, row.last_known_elr, row.offline_replicas) == ([], [], [])

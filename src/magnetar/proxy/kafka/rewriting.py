@@ -60,7 +60,7 @@ def describe_topic_partitions(answer: Any, place: Place) -> None:
             row.replica_nodes = row.isr_nodes = here if row.leader_id >= 0 else []
             row.leader_id = place.node_id if row.leader_id >= 0 else row.leader_id
             row.offline_replicas = []
-            row.eligible_leader_replicas = row.last_known_elr = None
+            row.eligible_leader_replicas = row.last_known_elr = []  # Java's client takes no null
 
 
 def leaders(answer: Any, place: Place) -> None:
