@@ -224,24 +224,27 @@ class Client(Raw):
         place = said.message.message_id.ledgerId, said.message.message_id.entryId
         waiting = self._messages[said.message.consumer_id]
         left = list(said.message.ack_set)
-        for index, value in _values(data):
-            if not left or left[index // 64] >> index % 64 & 1:
+        values, batched = _values(data)
+        for index, value in values:
+            # As stock clients have it: of a message that comes alone nothing can be left out.
+            if not left or not batched or left[index // 64] >> index % 64 & 1:
                 waiting.append(Message(place, value, said.message.redelivery_count, index))
         return True
 
 
-def _values(data: bytes) -> list[tuple[int, bytes]]:
+def _values(data: bytes) -> tuple[list[tuple[int, bytes]], bool]:
+    """Return the messages of an entry by their indexes, and whether they are a batch."""
     at = 10 + int.from_bytes(data[6:10], "big")
     metadata = MessageMetadata.FromString(data[10:at])
     if not metadata.HasField("num_messages_in_batch"):
-        return [(0, data[at:])]
+        return [(0, data[at:])], False
     found = []
     for number in range(metadata.num_messages_in_batch):
         end = at + 4 + int.from_bytes(data[at : at + 4], "big")
         single = SingleMessageMetadata.FromString(data[at + 4 : end])
         at = end + single.payload_size
         found.append((number, data[end:at]))
-    return found
+    return found, True
 
 
 def _check(said: object) -> None:

@@ -92,6 +92,19 @@ def test_a_client_that_got_no_answer_is_told_how_it_ended_and_one_that_did_is_to
     assert isinstance(refused.value.error, TransactionNotFound)
 
 
+def test_a_client_that_was_told_while_cursors_are_being_kept_is_told_no_more_either() -> None:
+    log: list[Fact] = []
+    decider = begun(log, TXN)
+    (action,) = decider.of_pulsar().end(TXN, committed=True).actions
+    assert decider.of_pulsar().told(TXN).facts == ()
+    with pytest.raises(TxnRefused) as refused:
+        decider.of_pulsar().end(TXN, committed=True)
+    assert isinstance(refused.value.error, TransactionNotFound)
+    (gone,) = decider.done(action, None, 300).facts
+    assert gone.value is None  # type: ignore[union-attr]
+    assert decider.of_pulsar().transactions == {}
+
+
 def test_how_a_transaction_ended_is_forgotten_after_a_while() -> None:
     log: list[Fact] = []
     decider = begun(log, TXN)
