@@ -107,7 +107,11 @@ class Server(ABC):
         return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.kill()  # what began and never serves would go on for ever; its log stays
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
