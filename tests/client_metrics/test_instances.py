@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from magnetar.broker.errors import InvalidConfig
-from magnetar.broker.memory import MemoryBudget
 from magnetar.kafka.client_metrics import instances
-from magnetar.kafka.client_metrics.instances import INSTANCE_BYTES, ZERO, Telemetry, TelemetryRefused
+from magnetar.kafka.client_metrics.instances import ZERO, Telemetry, TelemetryRefused
 from magnetar.kafka.client_metrics.subscriptions import ClientMetrics, subscription
 from magnetar.metadata import MemoryStore, MemoryTree
 from magnetar.metadata.cache import MetadataCache
@@ -28,8 +27,7 @@ class House:
         self.now_ms = 1_000
         self.cache = MetadataCache(MemoryStore(MemoryTree()))
         self.metrics = ClientMetrics(self.cache)
-        self.account = MemoryBudget(1 << 30, 1 << 30).account(lambda: None, known=True)
-        self.telemetry = Telemetry(self.metrics, self.account, lambda: self.now_ms)
+        self.telemetry = Telemetry(self.metrics, lambda: self.now_ms)
 
     async def subscribe(self, name: str, **texts: str) -> None:
         wanted = {key.replace("_", "."): text for key, text in texts.items()}
@@ -116,7 +114,6 @@ async def test_instances_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(2000):
         made.telemetry.subscribed(ZERO, LABELS)
     assert len(made.telemetry.instances) == 100
-    assert made.account.held_bytes == 100 * INSTANCE_BYTES
 
 
 @pytest.mark.parametrize(

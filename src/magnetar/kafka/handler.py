@@ -114,9 +114,7 @@ class KafkaProtocolHandler(ProtocolHandler):
                 broker.memory.account(lambda: None, known=True),
             ),
             client_metrics=client_metrics,
-            telemetry=Telemetry(
-                client_metrics, broker.memory.account(lambda: None, known=True), monotonic_ms
-            ),
+            telemetry=Telemetry(client_metrics, monotonic_ms),
         )
 
         tenancy: Tenancy | None = None

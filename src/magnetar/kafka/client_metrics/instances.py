@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from magnetar.broker.memory import Account
 from magnetar.kafka.client_metrics.names import DEFAULTS, INTERVAL_MS
 from magnetar.kafka.client_metrics.subscriptions import ClientMetrics
 from magnetar.wire.kafka.errors import ErrorCode
@@ -23,9 +22,8 @@ COMPRESSIONS = (4, 3, 1, 2)
 MAX_BYTES = 1 << 20
 """Of one push; Kafka's ``telemetry.max.bytes``."""
 _EVERYTHING = "*"
-_MAX_INSTANCES = 10_000
-INSTANCE_BYTES = 500
-"""What an instance takes, about."""
+_MAX_INSTANCES = 4_000
+"""They outlive connections, and take 2 MB together."""
 
 
 class TelemetryRefused(Exception):
@@ -60,9 +58,8 @@ class ClientInstance:
 class Telemetry:
     """All clients of one broker that push, the least recently seen first."""
 
-    def __init__(self, metrics: ClientMetrics, account: Account, clock_ms: Callable[[], int]) -> None:
+    def __init__(self, metrics: ClientMetrics, clock_ms: Callable[[], int]) -> None:
         self._metrics = metrics
-        self._account = account
         self._clock_ms = clock_ms
         self.instances: OrderedDict[bytes, ClientInstance] = OrderedDict()
         self.pushes = 0
@@ -124,8 +121,6 @@ class Telemetry:
         if found is None:
             if len(self.instances) >= _MAX_INSTANCES:
                 self.instances.popitem(last=False)
-            else:
-                self._account.charge(INSTANCE_BYTES)
             found = self.instances[instance_id] = ClientInstance(self._wanted(instance_id, labels), changes)
         elif found.changes != changes:
             wanted = self._wanted(instance_id, labels)
