@@ -72,6 +72,8 @@ class Client(NamedTuple):
     epoch: int = 0
     active: Tasks = frozenset()
     standby: Tasks = frozenset()
+    told: tuple[Tasks, Tasks] = (frozenset(), frozenset())
+    """What it was told to have: what it has besides it gives up before its next heartbeat."""
     heard_ms: int = 0
 
 
@@ -192,7 +194,9 @@ class StreamsHistory(RuleBasedStateMachine):
 
     def _stored(self) -> list[object]:
         group = self.decider.groups.get(GROUP)
-        return sorted(facts_of(group)) if isinstance(group, StreamsGroup) else []
+        if not isinstance(group, StreamsGroup):
+            return []
+        return [sorted(facts_of(group)), dict(group.members), dict(group.targets), group.epoch]
 
     def _take(self, decision: Decision) -> object:  # type: ignore[type-arg]
         self.facts += decision.facts
@@ -203,10 +207,14 @@ class StreamsHistory(RuleBasedStateMachine):
         return decision.answer
 
     def _anew(self, client: Client) -> Client:
-        return client._replace(epoch=0, active=frozenset(), standby=frozenset())
+        return client._replace(
+            epoch=0, active=frozenset(), standby=frozenset(), told=(frozenset(), frozenset())
+        )
 
     def _beat(self, at: int, *, lost: bool) -> None:
         client = self.clients[at]
+        client = client._replace(active=client.told[0], standby=client.told[1])
+        self.clients[at] = client
         joins = client.epoch == 0
         request = StreamsGroupHeartbeatRequest(
             group_id=GROUP,
@@ -231,11 +239,14 @@ class StreamsHistory(RuleBasedStateMachine):
             return
         assert isinstance(answered, BeatAnswer)
         response = answered.response
-        told = response.active_tasks is not None
+        told = client.told
+        if response.active_tasks is not None:
+            told = (pairs(response.active_tasks), pairs(response.standby_tasks or []))
         self.clients[at] = client._replace(
             epoch=response.member_epoch,
-            active=pairs(response.active_tasks or []) if told else client.active,
-            standby=pairs(response.standby_tasks or []) if told else client.standby,
+            active=client.active | told[0],
+            standby=client.standby | told[1],
+            told=told,
             heard_ms=self.now_ms,
         )
 
@@ -247,7 +258,7 @@ class StreamsHistory(RuleBasedStateMachine):
     @invariant()
     def no_process_has_a_task_twice(self) -> None:
         has = Counter(
-            (client.process_id, task) for client in self.clients for task in (*client.active, *client.standby)
+            (client.process_id, task) for client in self.clients for task in client.active | client.standby
         )
         assert not has or max(has.values()) == 1, has
 
