@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.wire.kafka.errors import ErrorCode
@@ -26,6 +27,9 @@ from magnetar.wire.kafka.messages import (
 )
 from magnetar.wire.kafka.messages import (
     describe_share_group_offsets_request as describing,
+)
+from magnetar.wire.kafka.messages import (
+    incremental_alter_configs_request as configuring,
 )
 from magnetar.wire.kafka.messages import (
     initialize_share_group_state_request as initializing,
@@ -247,6 +251,52 @@ def test_a_connection_that_ends_gives_back_what_its_member_held(share_broker: Br
             assert given(asking.fetch(0)) == [(0, 9, 1)]
         asking.wire = wire
         assert given(asking.fetch(0, member_id="n", max_wait_ms=20_000)) == [(0, 9, 2)]
+
+
+def configure(wire: Wire, group: str, **texts: str) -> ErrorCode:
+    """Set configurations of one group."""
+    rows = [
+        configuring.AlterableConfig(name=name.replace("_", "."), config_operation=0, value=text)
+        for name, text in texts.items()
+    ]
+    resource = configuring.AlterConfigsResource(resource_type=32, resource_name=group, configs=rows)
+    (answer,) = wire.ask(configuring.IncrementalAlterConfigsRequest(resources=[resource])).responses
+    return ErrorCode(answer.error_code)
+
+
+def test_a_group_that_reads_committed_records_is_given_no_others(share_broker: BrokerProcess) -> None:
+    with Wire(share_broker.host_and_port) as wire:
+        asking = Asking(wire, "committed")
+        assert configure(wire, "committed", share_isolation_level="read_committed") == E.NONE
+        assert configure(wire, "committed", share_isolation_level="read_some") == E.INVALID_CONFIG
+        assert given(asking.fetch(0)) == [(0, 9, 1)]
+        assert asking.judged(1, (0, 9, [1])) == E.NONE
+        producer = Producer({"bootstrap.servers": share_broker.address, "transactional.id": "t"})
+        producer.init_transactions(60)
+        for commits in (False, True):
+            producer.begin_transaction()
+            for number in range(5):
+                producer.produce("committed", b"%d" % number, partition=0)
+            producer.flush()
+            assert given(asking.fetch(2 if commits is False else 3)) == [], "it is open"
+            (producer.commit_transaction if commits else producer.abort_transaction)(60)
+        # 10 to 14 were aborted by 15, 16 to 20 are committed by 21.
+        assert given(asking.fetch(4, max_wait_ms=20_000)) == [(16, 20, 1)]
+        assert asking.judged(5, (16, 20, [1])) == E.NONE
+        assert given(asking.fetch(6)) == []
+        assert asking.at("committed", 0) == [(22, 0)], "nobody is given a marker"
+
+
+def test_a_group_begins_where_its_configuration_says(share_broker: BrokerProcess) -> None:
+    with Wire(share_broker.host_and_port) as wire:
+        asking = Asking(wire, "begins")
+        assert configure(wire, "begins", share_auto_offset_reset="nowhere") == E.INVALID_CONFIG
+        assert configure(wire, "begins", share_auto_offset_reset="latest") == E.NONE
+        assert given(asking.fetch(0)) == []
+        assert asking.at("begins", 0) == [(10, 0)]
+        for group, since, found in (("hour", "PT1H", []), ("century", "P36500D", [(0, 9, 1)])):
+            assert configure(wire, group, share_auto_offset_reset=f"by_duration:{since}") == E.NONE
+            assert given(asking.fetch(0, group_id=group)) == found, "the records are of 1970"
 
 
 def test_operators(share_broker: BrokerProcess) -> None:

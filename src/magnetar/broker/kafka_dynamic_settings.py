@@ -14,7 +14,6 @@ from magnetar.broker.values import MAX_INT, MAX_LONG, Kind, Rule, Value, at_leas
 _THREADS = "threads of Kafka's; one event loop serves all"
 _TIERED = "Kafka's tiered storage; managed.ledger.offload settings are those of this one"
 _INDEX = "Kafka's offset index; ledgers have their own"
-_GROUPS = "share groups; there are none"
 _CLEANER = "the buffers of Kafka's log cleaner; one buffer, of log.cleaner.dedupe.buffer.size, is used"
 _BUFFERS = "a coordinator's buffers; facts are appended as they come"
 _KERBEROS = "Kerberos, which is not served"
@@ -28,7 +27,6 @@ _ROWS: tuple[tuple[str, Kind, Value, Rule | None, str], ...] = (
     ("compression.zstd.level", Kind.INT, 3, between(-131072, 22), _LEVEL),
     ("follower.fetch.last.tiered.offset.enable", Kind.BOOLEAN, False, None, _TIERED),
     ("group.coordinator.cached.buffer.max.bytes", Kind.INT, 1048588, at_least(524288), _BUFFERS),
-    ("group.share.assignment.interval.ms", Kind.INT, 1000, at_least(0), _GROUPS),
     ("log.cleaner.io.buffer.load.factor", Kind.DOUBLE, 0.9, None, _CLEANER),
     ("log.cleaner.io.buffer.size", Kind.INT, 524288, at_least(0), _CLEANER),
     ("log.cleaner.io.max.bytes.per.second", Kind.DOUBLE, 1.7976931348623157e308, None, _CLEANER),

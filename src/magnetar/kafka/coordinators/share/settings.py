@@ -63,6 +63,7 @@ class ShareSettings(HandlerSettings):
         "Least time between two new assignments of one share group.",
         unit="ms",
         rule=at_least(0),
+        dynamic=True,
     )
     group_share_min_assignment_interval_ms: int = setting(
         0,
