@@ -336,7 +336,7 @@ async def test_records_of_other_kinds_are_never_compacted_away(
     log: SlowLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shards, "SNAPSHOT_AFTER", 10)
-    foreign = encode_batch([PlainRecord(b"\0\x11\0\1g", b"\0\0\0\0\0\1", (), 1)])
+    foreign = encode_batch([PlainRecord(b"\0\x7f\0\1g", b"\0\0\0\0\0\1", (), 1)])
     await log.append(partition_of("g", 50), foreign, 1)
     groups = await started(log)
     for offset in range(30):
