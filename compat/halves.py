@@ -88,7 +88,7 @@ NOTES = {
     "librdkafka": "Tests that subscribe are run with both group protocols: @consumer is KIP-848's. Not asked at all: "
     "share groups, authentication and TLS, replicas on other brokers, its mocks and its performance tests.",
     "confluent-python": "Where only Magnetar's count is larger, the schema registry's tests make it so.",
-    "pulsar-go": "Magnetar serves no transactions yet. The suite's findings have its admin package, too.",
+    "pulsar-go": "The suite's findings have its admin package, too.",
     "franz-go": "Not asked: share groups.",
 }
 """What a reader of the counts must know."""
