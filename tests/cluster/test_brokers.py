@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.cluster.servers import Cluster, class_path, free_port
+from tests.transactions.copying import Copier, read_until
 
 class_path()  # skips the module where BookKeeper cannot be run
 pytestmark = [pytest.mark.slow]
@@ -291,6 +292,40 @@ def test_a_broker_that_stood_still_for_longer_than_its_session_harms_nothing(
     load.wait_for_more(4000)
     load.end()
     check(load, bootstrap(pair), "paused")
+
+
+def test_transactions_span_brokers_one_of_which_is_killed(
+    pair: list[BrokerProcess], record_property: pytest.RecordProperty
+) -> None:
+    """Partitions, offsets and transactions are each coordinated by either broker, whoever has the partition."""
+    admin = AdminClient({"bootstrap.servers": bootstrap(pair)})
+    for topic in ("transacted", "copied"):
+        make_topic(admin, topic)
+        until_shared(admin, topic)
+    load = Load(bootstrap(pair), "transacted")
+    copiers = [Copier(bootstrap(pair), "transacted", "copied", number) for number in range(3)]
+    for each in copiers:
+        each.start()
+    load.wait_for_more(4000)
+    while sum(each.committed for each in copiers) < 20:
+        time.sleep(0.05)
+    pair[1].end(signal.SIGKILL)
+    load.wait_for_more(4000)
+    pair[1].start()
+    until_shared(admin, "copied")
+    load.wait_for_more(4000)
+    load.end()
+    assert load.failures == []
+    found = read_until(bootstrap(pair), "copied", PARTITIONS, load.count())
+    for each in copiers:
+        each.halt.set()
+    for each in copiers:
+        each.join()
+    record_property("committed", sum(each.committed for each in copiers))
+    record_property("aborted", sum(each.aborted for each in copiers))
+    record_property("errors", [each.errors for each in copiers])
+    assert [[int(value) for value in each] for each in found] == load.acknowledged
+    assert min(each.aborted for each in copiers) > 0
 
 
 def test_a_second_broker_of_the_same_number_says_so(

@@ -23,10 +23,12 @@ from pathlib import Path
 from typing import TypeAlias
 
 from magnetar.client.errors import ClientError
+from magnetar.wire.kafka.mechanisms import BETWEEN_BROKERS
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _SCRAM = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS = ("PLAIN", *_SCRAM)
+_SCRAM_OF_ALL = {**_SCRAM, BETWEEN_BROKERS: "sha256"}
 #: Gives what to say next, and is sent what the broker answered.
 Login: TypeAlias = Generator[bytes, bytes, None]
 
@@ -64,7 +66,7 @@ class ClientSecurity:
         assert self.mechanism is not None
         if self.mechanism == "PLAIN":
             return _plain(self.username, self.password)
-        return _scram(_SCRAM[self.mechanism], self.username, self.password)
+        return _scram(_SCRAM_OF_ALL[self.mechanism], self.username, self.password)
 
 
 def parse_security(given: Mapping[str, str]) -> ClientSecurity:

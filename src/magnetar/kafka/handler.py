@@ -27,6 +27,7 @@ from magnetar.kafka.fetch_sessions import ROW_BYTES, FetchSessions
 from magnetar.kafka.figures import KafkaFigures
 from magnetar.kafka.group_progress import GroupProgress
 from magnetar.kafka.listeners import parse_listeners
+from magnetar.kafka.other_brokers import OtherBrokers
 from magnetar.kafka.partitions.registry import Partitions
 from magnetar.kafka.producer_ids import ProducerIds
 from magnetar.kafka.quotas.managers import QuotaManagers
@@ -67,6 +68,7 @@ class KafkaProtocolHandler(ProtocolHandler):
         self._settings: Settings
         self._server: KafkaServer
         self._tenancy: Tenancy | None
+        self._others: OtherBrokers
         self.services: KafkaServices
 
     def initialize(self, settings: Settings) -> None:
@@ -86,13 +88,10 @@ class KafkaProtocolHandler(ProtocolHandler):
         partitions = Partitions(broker, self._clock)
         rooms = Rooms(broker, partitions, self._settings, ProducerIds(broker.store))
         await broker.metadata.follow(rooms.configs)
+        self._others = rooms.others
         groups = rooms.groups()
         transactions = rooms.transactions()
         shares = rooms.shares(groups)
-        if broker.peers is not None:
-            from magnetar.kafka.transactions.elsewhere import answer_others
-
-            answer_others(broker.peers, rooms.markers, rooms.transactions_of.get)
         client_metrics = ClientMetrics(broker.metadata)
         await broker.metadata.follow(client_metrics)
         self.services = KafkaServices(
@@ -100,6 +99,7 @@ class KafkaProtocolHandler(ProtocolHandler):
             partitions=partitions,
             groups=groups,
             transactions=transactions,
+            admission=rooms.admission(transactions),
             shares=shares,
             fetch_sessions=FetchSessions(
                 self._settings.of(KafkaSettings).max_incremental_fetch_session_cache_slots,
@@ -164,6 +164,9 @@ class KafkaProtocolHandler(ProtocolHandler):
         loading = [(groups, "groups"), (transactions, "transactions")]
         return [f"{count} partitions of {what} are being loaded" for count, what in loading if count]
 
+    def serves(self, listeners: Sequence[Listener]) -> None:
+        self._others.serves(listeners)
+
     async def drain(self) -> None:
         self._server.close()
 
@@ -177,5 +180,6 @@ class KafkaProtocolHandler(ProtocolHandler):
                 ("groups", self.services.groups.close),
                 *([("tenants' groups and transactions", tenancy.close)] if tenancy is not None else []),
                 ("partitions", self.services.partitions.close),
+                ("other brokers", self._others.close),
             ],
         )

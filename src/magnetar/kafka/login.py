@@ -18,12 +18,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from magnetar.broker.auth import Access, AuthenticationFailed, Principal, Right, Tenant, may
+from magnetar.broker.auth.authorization import OtherBroker
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import InvalidTopic
 from magnetar.broker.listeners import Listener
 from magnetar.kafka.sasl import SERVED, Exchange, Proof, begin
 from magnetar.kafka.settings import KafkaSettings
 from magnetar.kafka.tenancy import Home, Tenancy
+from magnetar.wire.kafka.mechanisms import BETWEEN_BROKERS
 
 _API_VERSIONS, _SASL_HANDSHAKE, _SASL_AUTHENTICATE = 18, 17, 36
 _log = logging.getLogger("magnetar.kafka")
@@ -123,7 +125,7 @@ class Login:
 
     def begin(self, mechanism: str, *, raw: bool) -> bool:
         """Take SaslHandshake; tell whether the mechanism is served, without which it is over."""
-        if mechanism not in self.mechanisms:
+        if mechanism not in (*self.mechanisms, BETWEEN_BROKERS):
             self.failure = f"SASL mechanism {mechanism!r} is not served"
             return False
         self._exchange, self._wanted, self.takes_raw = begin(self._broker, mechanism), mechanism, raw
@@ -163,6 +165,8 @@ class Login:
     async def _home_of(self, proof: Proof) -> Home | None:
         if self._tenancy is None:
             return None
+        if proof.principal.method == BETWEEN_BROKERS:
+            return await self._tenancy.home(proof.home) if proof.home else None
         role, home = proof.principal.role, proof.home or self._broker.naming.tenant
         access = self._broker.security.authorization.access(role, self._host)
         # Whose grants end at other tenants has nothing to do with the groups of this one.
@@ -191,7 +195,11 @@ class Login:
 
     def _be(self, principal: Principal) -> None:
         self.principal = principal
-        self.access = self._broker.security.authorization.access(principal.role, self._host)
+        authorization = self._broker.security.authorization
+        if principal.method == BETWEEN_BROKERS:
+            self.access = OtherBroker(authorization, self._host) if authorization.enabled else None
+        else:
+            self.access = authorization.access(principal.role, self._host)
         ends = [principal.expires_at_s] if principal.expires_at_s is not None else []
         longest_ms = self._broker.settings.of(KafkaSettings).connections_max_reauth_ms
         if longest_ms and self._listener.sasl:

@@ -16,11 +16,13 @@ from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.share.settings import ShareSettings
 from magnetar.kafka.group_configs import GroupConfigStore
 from magnetar.kafka.offsets_log import LedgerOffsetsLog
+from magnetar.kafka.other_brokers import OtherBrokers
 from magnetar.kafka.partitions.registry import Partitions
 from magnetar.kafka.producer_ids import ProducerIds
 from magnetar.kafka.settings import KafkaSettings
 from magnetar.kafka.shares.lazy import LazyShares
 from magnetar.kafka.topics_of_groups import TopicsOfGroups
+from magnetar.kafka.transactions.admission import Admission
 from magnetar.kafka.transactions.coordinator import TransactionCoordinator
 from magnetar.kafka.transactions.markers import Markers
 
@@ -35,15 +37,14 @@ class Rooms:
         self, broker: Broker, partitions: Partitions, settings: Settings, producer_ids: ProducerIds
     ) -> None:
         self.producer_ids = producer_ids
-        self.markers = Markers(broker, partitions, self._end_offsets)
+        self.others = OtherBrokers(broker)
+        self.markers = Markers(broker, partitions, self._end_offsets, self.others)
         self._broker = broker
         self._partitions = partitions
         self._settings = settings
         self.configs = GroupConfigStore(broker)
         """What is configured for single groups; to be followed before groups are made."""
         self._groups: dict[str, GroupCoordinator] = {}
-        self.transactions_of: dict[str, TransactionCoordinator] = {}
-        """By the topic where their facts lie."""
 
     def groups(self, topic: str = CONSUMER_OFFSETS) -> GroupCoordinator:
         """Return the groups that are kept in a topic, not started yet."""
@@ -60,7 +61,7 @@ class Rooms:
 
     def transactions(self, topic: str = TRANSACTION_STATE) -> TransactionCoordinator:
         """Return the transactions that are kept in a topic, not started yet."""
-        made = TransactionCoordinator(
+        return TransactionCoordinator(
             LedgerOffsetsLog(self._broker, self._partitions, topic),
             self._settings.of(KafkaSettings),
             self.producer_ids.take,
@@ -68,8 +69,13 @@ class Rooms:
             self._broker.background,
             pulsars=self._broker.transactions if topic == TRANSACTION_STATE else None,
         )
-        self.transactions_of[made.topic] = made
-        return made
+
+    def admission(self, transactions: TransactionCoordinator, home: str = "") -> Admission:
+        """Return what tells, of a partition, whether it is of one of these transactions.
+
+        Other brokers are asked about those of a tenant as one who is at ``home`` there.
+        """
+        return Admission(transactions, self.markers, self.others, self._broker.ownership.node_id, home)
 
     def shares(self, groups: GroupCoordinator, topic: str = SHARE_GROUP_STATE) -> LazyShares:
         """Return the share groups of a coordinator whose state is kept in a topic, made when somebody asks for them."""

@@ -19,6 +19,7 @@ from magnetar.kafka.wakeups import Wakeups
 if TYPE_CHECKING:
     from magnetar.kafka.coordinators.groups import GroupCoordinator
     from magnetar.kafka.shares.lazy import LazyShares
+    from magnetar.kafka.transactions.admission import Admission
     from magnetar.kafka.transactions.coordinator import TransactionCoordinator
 
 
@@ -30,6 +31,7 @@ class KafkaServices:
     partitions: Partitions
     groups: GroupCoordinator
     transactions: TransactionCoordinator
+    admission: Admission
     shares: LazyShares
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds

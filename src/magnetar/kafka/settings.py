@@ -33,6 +33,12 @@ class KafkaSettings(HandlerSettings):
         "Security protocol by listener name, NAME:PROTOCOL; a name that is a protocol needs none.",
         pulsar=("kafkaProtocolMap",),
     )
+    inter_broker_listener_name: str = setting(
+        "",
+        Kind.STRING,
+        "Listener over which the brokers of a cluster ask each other; empty for one without TLS and SASL if there "
+        "is one. Where it has SASL they know each other by a password of the cluster's own.",
+    )
     controller_listener_names: tuple[str, ...] = setting(
         (), Kind.LIST, "Listeners of Kafka's controllers in a file made for Kafka; they are not served."
     )

@@ -30,6 +30,7 @@ from magnetar.kafka.services import KafkaServices
 
 if TYPE_CHECKING:
     from magnetar.kafka.shares.lazy import LazyShares
+    from magnetar.kafka.transactions.admission import Admission
     from magnetar.kafka.transactions.coordinator import TransactionCoordinator
 
 _MAX_SPELLED = 10_000
@@ -84,6 +85,8 @@ class MakesCoordinators(Protocol):
 
     def transactions(self, topic: str) -> TransactionCoordinator: ...
 
+    def admission(self, transactions: TransactionCoordinator, home: str) -> Admission: ...
+
     def shares(self, groups: GroupCoordinator, topic: str) -> LazyShares: ...
 
 
@@ -120,7 +123,11 @@ class Tenancy:
             transactions = self._rooms.transactions(f"{inside}/{TRANSACTION_STATE}")
             shares = self._rooms.shares(groups, f"{inside}/{SHARE_GROUP_STATE}")
             self._by_tenant[tenant] = replace(
-                self._services, groups=groups, transactions=transactions, shares=shares
+                self._services,
+                groups=groups,
+                transactions=transactions,
+                admission=self._rooms.admission(transactions, f"{tenant}/{naming.namespace}"),
+                shares=shares,
             )
             await groups.start()
             await transactions.start()

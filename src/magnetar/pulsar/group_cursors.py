@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import BrokerError, TopicNotFound
+from magnetar.broker.ownership import NotOwned
 from magnetar.broker.progress import GroupIsActive, Read
 from magnetar.broker.slices import sliced
 from magnetar.broker.topic import Topic
@@ -92,8 +93,14 @@ class GroupCursors:
             ) as now:
                 if now and read in self._behind:  # at the end of the broker two rounds may run at once
                     offset = self._behind[read]
-                    with contextlib.suppress(TopicNotFound):
+                    try:
                         await self._follow(read, offset)
+                    except TopicNotFound:
+                        pass
+                    except NotOwned as away:
+                        # What groups of this broker read of others' partitions becomes no cursor (yet).
+                        if away.owner is None:
+                            raise
                     if self._behind.get(read, offset) == offset:
                         self._behind.pop(read, None)
         if self._progress.links:

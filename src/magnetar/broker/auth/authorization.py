@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from weakref import WeakSet, WeakValueDictionary
 
 from magnetar.broker.auth.acls import CLUSTER_NAME, AclIndex, Operation, ResourceType, Verdict
@@ -436,6 +436,20 @@ class Access:
             self._authorization.remembers(self)
         self._remembered[key] = decision
         return decision
+
+
+class OtherBroker(Access):
+    """Another broker of the cluster: it may do what only brokers ask of each other."""
+
+    ROLE: ClassVar[str] = "broker"
+
+    __slots__ = ()
+
+    def __init__(self, authorization: Authorization, host: str) -> None:
+        super().__init__(authorization, self.ROLE, host)
+
+    def may(self, right: Right, of: Resource = None) -> bool:
+        return right is Right.act_for_cluster
 
 
 def _is_like(role: str, pattern: str) -> bool:

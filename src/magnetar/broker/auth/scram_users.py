@@ -9,6 +9,7 @@ that they look like any other's.
 from __future__ import annotations
 
 import base64
+import hmac
 import json
 import os
 from collections import Counter
@@ -121,6 +122,11 @@ class ScramUsers:
             counted = Counter((each.iterations, len(each.salt)) for each in users.values())
             self._typical[mechanism.name] = shapes[counted.most_common(1)[0][0]] if counted else None
         return self._typical[mechanism.name]
+
+    @property
+    def password_of_brokers(self) -> str:
+        """The password by which one broker of a cluster proves to another that it is one."""
+        return hmac.new(self._secret, b"between brokers", "sha256").hexdigest()
 
     # Changing what is stored.
 

@@ -73,7 +73,9 @@ async def _topics(
     found: dict[tuple[str, int], TransactionPartition | ErrorCode] = {}
     async for topic in paced(topics):
         async for index in paced(topic.partitions):
-            found[topic.name, index] = partition_of(broker, topic.name, index)
+            found[topic.name, index] = partition_of(
+                broker, topic.name, index, internal=context.api_version >= FIRST_OF_BROKERS
+            )
     wanted = frozenset(each for each in found.values() if isinstance(each, TransactionPartition))
     if len({*wanted}) < len(found) and any(isinstance(each, ErrorCode) for each in found.values()):
         codes: Mapping[TransactionPartition, ErrorCode] = dict.fromkeys(

@@ -18,7 +18,6 @@ from magnetar.kafka.handlers.transactional import EPOCH_BUMPED, OF_BATCHES
 from magnetar.kafka.pace import MAX_SECONDS, drained, paced
 from magnetar.kafka.partitions.partition import Partition, PreparedBatch, RecordsRejected
 from magnetar.kafka.transactions.decider import ProducerIdAndEpoch
-from magnetar.kafka.transactions.elsewhere import admitted
 from magnetar.kafka.transactions.metadata import TransactionPartition
 from magnetar.ledger.errors import LedgerError
 from magnetar.records.batch import TRANSACTIONAL, read_header
@@ -167,12 +166,13 @@ async def _admit(
     if partition.producers.has_open(header.producer_id, header.producer_epoch):
         return
     await partition.may_end_transactions()
-    transactions, version = context.kafka.transactions, context.api_version
+    version = context.api_version
     producer = ProducerIdAndEpoch(header.producer_id, header.producer_epoch)
     where = TransactionPartition(partition.topic.kafka_name, partition.index)
     try:
-        adds_as = EPOCH_BUMPED if version >= _FIRST_THAT_ADDS else None
-        code = await admitted(transactions, transactional_id, producer, where, adds_as)
+        code = await context.kafka.admission.admit(
+            transactional_id, producer, where, EPOCH_BUMPED, adds=version >= _FIRST_THAT_ADDS
+        )
     except CoordinatorRefused as refused:
         raise CoordinatorRefused(
             OF_BATCHES.get(refused.code, refused.code),

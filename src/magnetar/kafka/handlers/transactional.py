@@ -36,11 +36,16 @@ def fenced_as(code: ErrorCode, version: int, since: int = 2) -> ErrorCode:
     return code
 
 
-def partition_of(broker: Broker, name: str, index: int) -> TransactionPartition | ErrorCode:
-    """Return a partition that a transaction may have, by its topic's one name, or why there is none."""
+def partition_of(
+    broker: Broker, name: str, index: int, *, internal: bool = False
+) -> TransactionPartition | ErrorCode:
+    """Return a partition that a transaction may have, by its topic's one name, or why there is none.
+
+    Of ``internal`` topics other brokers may tell: what is written there are a group's offsets.
+    """
     topic = named_topic(broker, name)
     if topic is None or not 0 <= index < topic.partitions:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if topic.internal:
+    if topic.internal and not internal:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     return TransactionPartition(topic.kafka_name, index)

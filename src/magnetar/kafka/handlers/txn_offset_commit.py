@@ -11,7 +11,6 @@ from magnetar.kafka.handlers.noted_offsets import noted_offsets
 from magnetar.kafka.handlers.transactional import EPOCH_BUMPED, OF_OFFSETS
 from magnetar.kafka.pace import paced
 from magnetar.kafka.transactions.decider import ProducerIdAndEpoch
-from magnetar.kafka.transactions.elsewhere import admitted
 from magnetar.kafka.transactions.metadata import TransactionPartition
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.txn_offset_commit_request import (
@@ -51,14 +50,15 @@ async def txn_offset_commit(
 async def _commit(
     request: TxnOffsetCommitRequest, commits: list[OffsetCommit], context: RequestContext
 ) -> list[ErrorCode]:
-    groups, transactions = context.kafka.groups, context.kafka.transactions
+    groups = context.kafka.groups
     name = request.transactional_id
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     where = TransactionPartition(groups.topic, groups.partition_of(request.group_id))
     try:
-        adds_as = EPOCH_BUMPED if context.api_version >= _FIRST_THAT_ADDS else None
         # Without a wait from here to the group's decision: none of a transaction that has ended may come to it.
-        code = await admitted(transactions, name, producer, where, adds_as)
+        code = await context.kafka.admission.admit(
+            name, producer, where, EPOCH_BUMPED, adds=context.api_version >= _FIRST_THAT_ADDS
+        )
     except CoordinatorRefused as refused:
         raise CoordinatorRefused(OF_OFFSETS.get(refused.code, refused.code)) from None
     if code is not ErrorCode.NONE:

@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from magnetar.kafka.sasl.between_brokers import BrokerLogin
 from magnetar.kafka.sasl.exchange import Exchange, Proof
 from magnetar.kafka.sasl.oauthbearer import BearerLogin
 from magnetar.kafka.sasl.plain import PlainExchange
 from magnetar.kafka.sasl.scram import ScramLogin
+from magnetar.wire.kafka.mechanisms import BETWEEN_BROKERS
 
 if TYPE_CHECKING:
     from magnetar.broker.core import Broker
@@ -29,6 +31,8 @@ _EXCHANGES: dict[str, Callable[[Broker, str], Exchange]] = {
     "SCRAM-SHA-512": ScramLogin,
 }
 SERVED = tuple(_EXCHANGES)
+"""What settings may enable for clients."""
+_EXCHANGES[BETWEEN_BROKERS] = BrokerLogin
 
 
 def begin(broker: Broker, mechanism: str) -> Exchange:

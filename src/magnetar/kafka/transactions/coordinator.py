@@ -63,9 +63,7 @@ class TransactionCoordinator:
         self._pulsars: PulsarCoordinator | None = None
         self._settings = settings
         self._new_producer_id = new_producer_id
-        self.markers = markers
-        self.topic = log.topic
-        """Where its facts lie."""
+        self._markers = markers
         self._clock = clock
         self._gate = asyncio.Semaphore(_LOADS_AT_ONCE)
         self._following = asyncio.Lock()
@@ -208,7 +206,7 @@ class TransactionCoordinator:
 
         Raises also ``BrokerError``, ``LedgerError`` and ``ProducerRefused``.
         """
-        await self.markers.write(marker, where)
+        await self._markers.write(marker, where)
 
     # -- for operators
 
@@ -256,7 +254,7 @@ class TransactionCoordinator:
         try:
             owner = self.owner_of(name)
             epoch = 0 if owner is None else owner.epoch
-            await self.markers.write_all(action.marker._replace(coordinator_epoch=epoch), action.partitions)
+            await self._markers.write_all(action.marker._replace(coordinator_epoch=epoch), action.partitions)
         finally:
             # Told a turn later: by then the decider has heard of it.
             asyncio.get_running_loop().call_soon(self._completed, name, done)

@@ -1,28 +1,38 @@
-"""How a transaction is ended in the partitions that it touched: a marker in each, and in what groups committed."""
+"""How a transaction is ended in the partitions that it touched: a marker in each, and in what groups committed.
+
+Partitions of other brokers get theirs by WriteTxnMarkers, in which all goes that is to go to a broker by then.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import pickle
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import BrokerError, TopicNotFound
 from magnetar.broker.ownership import NotOwned
-from magnetar.broker.peers import Peers
 from magnetar.broker.producers import EndTransactionMarker, ProducerRefused
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.kafka.other_brokers import OtherBrokers
 from magnetar.kafka.partitions.registry import Partitions
+from magnetar.kafka.transactions.markers_of_others import MarkersOfOthers
 from magnetar.kafka.transactions.metadata import TransactionPartition
 from magnetar.ledger.errors import LedgerError, LedgerTerminated
 from magnetar.metadata import MetadataError
 
-WRITE = "write-marker"
-"""What other workers are asked."""
 _RETRY_S = (0.02, 0.1, 0.5, 2.0)
 _log = logging.getLogger(__name__)
+
+
+class MarkerWatch:
+    """Whether a transaction has been ended in a partition since somebody began to watch."""
+
+    __slots__ = ("ended",)
+
+    def __init__(self) -> None:
+        self.ended = False
 
 
 class Markers:
@@ -33,14 +43,13 @@ class Markers:
         broker: Broker,
         partitions: Partitions,
         end_offsets: Callable[[str, int, EndTransactionMarker], Awaitable[None] | None],
+        others: OtherBrokers,
     ) -> None:
         self._broker = broker
         self._partitions = partitions
         self._end_offsets = end_offsets
-        self.peers: Peers | None = None
-        """Other workers, that write markers to partitions of theirs."""
-        self.written: Counter[TransactionPartition] = Counter()
-        """How many markers were written here to each partition; counted only where there are other workers."""
+        self._of_others = MarkersOfOthers(others, broker.background)
+        self._watched: dict[tuple[int, TransactionPartition], list[MarkerWatch]] = {}
 
     async def write_all(
         self, marker: EndTransactionMarker, partitions: Iterable[TransactionPartition]
@@ -52,7 +61,11 @@ class Markers:
         tries = 0
         while True:
             try:
-                await self.write(marker, where)
+                owner = self._broker.ownership.owner(self._broker.topic(where.topic).name, where.partition)
+                if owner is None or owner.node_id == self._broker.ownership.node_id:
+                    await self.write(marker, where)
+                else:
+                    await self._of_others.write(owner.node_id, marker, where)
                 return
             except TopicNotFound:
                 return  # it went with its transaction
@@ -75,30 +88,37 @@ class Markers:
     async def write(self, marker: EndTransactionMarker, where: TransactionPartition) -> None:
         """Write one marker, durable on return.
 
-        Where another worker has the partition, it does. Raises ``TopicNotFound``, `NotOwned`, ``PeerFailed``,
-        ``ProducerRefused``, ``LedgerError``.
+        Raises ``TopicNotFound``, `NotOwned`, ``ProducerRefused``, ``LedgerError``.
         """
         topic = self._broker.topic(where.topic)
-        if self.peers is not None:
-            owner = self._broker.ownership.owner(topic.name, where.partition)
-            if owner is not None and owner.node_id != self.peers.node_id:
-                await self.peers.ask(owner.node_id, WRITE, pickle.dumps((tuple(marker), where)))
-                return
         if topic.internal:
             if not self._broker.ownership.is_mine(topic.name, where.partition):
                 raise NotOwned(f"{where.topic}-{where.partition}", None)
-            self._count(where)
+            self._ends(marker, where)
             ended = self._end_offsets(topic.kafka_name, where.partition, marker)
             if ended is not None:
                 await ended
             return
         partition = await self._partitions.get(topic, where.partition)
         await partition.may_end_transactions()
-        self._count(where)
+        self._ends(marker, where)
         done = partition.end_transaction(marker)
         if done is not None:
             await done
 
-    def _count(self, where: TransactionPartition) -> None:
-        if self.peers is not None:
-            self.written[where] += 1
+    @contextmanager
+    def watch(self, producer_id: int, where: TransactionPartition) -> Iterator[MarkerWatch]:
+        """Tell whether a transaction of the producer is ended in a partition while another broker is asked."""
+        watch = MarkerWatch()
+        watched = self._watched.setdefault((producer_id, where), [])
+        watched.append(watch)
+        try:
+            yield watch
+        finally:
+            watched.remove(watch)
+            if not watched:
+                self._watched.pop((producer_id, where), None)
+
+    def _ends(self, marker: EndTransactionMarker, where: TransactionPartition) -> None:
+        for watch in self._watched.get((marker.producer_id, where), ()):
+            watch.ended = True

@@ -1,0 +1,120 @@
+"""What this broker asks the others of its cluster, over their Kafka listeners, as Kafka's brokers ask each other."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from magnetar.broker.core import Broker
+from magnetar.broker.errors import BrokerError
+from magnetar.kafka.settings import KafkaSettings
+from magnetar.wire.kafka.mechanisms import BETWEEN_BROKERS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from magnetar.broker.listeners import Listener
+    from magnetar.client.async_connection import AsyncConnection
+    from magnetar.client.settings import ClientSettings
+    from magnetar.wire.kafka.message import Message
+
+_TIMEOUT_S = 10.0
+
+
+class OtherBrokerSilent(BrokerError):
+    """Another broker cannot be asked, or does not answer: it may have died, or this broker does not know it yet."""
+
+
+class OtherBrokers:
+    """Connections to the other brokers, each made when it is first needed."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._listener: Listener | None = None
+        self._connections: dict[tuple[int, str], AsyncConnection] = {}
+        self._making: dict[tuple[int, str], asyncio.Lock] = {}
+
+    def serves(self, listeners: Sequence[Listener]) -> None:
+        """Choose where others are asked, by the names of this broker's own listeners: a cluster's brokers are alike."""
+        wanted = self._broker.settings.of(KafkaSettings).inter_broker_listener_name
+        self._listener = next((each for each in listeners if each.name == wanted), None)
+        if self._listener is None and listeners:
+            # Without TLS where there is such a listener, as Kafka's security.inter.broker.protocol has it.
+            self._listener = min(listeners, key=lambda each: (each.tls, each.sasl))
+
+    async def ask(self, node_id: int, request: Message, home: str = "") -> Any:
+        """Return a broker's answer to a request, in the newest version. Raise `OtherBrokerSilent`.
+
+        Whether the request was carried out is not known then. ``home`` is the namespace of a tenant whose transactions
+        it is about.
+        """
+        # In a task: Produce, which asks too, runs in none, and a time limit wants one.
+        return await self._broker.background.once(
+            "asking another broker",
+            self._ask(node_id, request, home),
+            about=node_id,
+            answers=(OtherBrokerSilent,),
+        )
+
+    async def _ask(self, node_id: int, request: Message, home: str) -> Any:
+        from magnetar.client.errors import ClientError
+
+        try:
+            connection = await self._connection(node_id, home)
+            return await connection.call(request)
+        except ClientError as error:
+            raise OtherBrokerSilent(f"broker {node_id}: {error}") from None
+
+    async def _connection(self, node_id: int, home: str) -> AsyncConnection:
+        known = self._connections.get((node_id, home))
+        if known is not None and not known.closed:
+            return known
+        from magnetar.client.async_connection import AsyncConnection
+
+        async with self._making.setdefault((node_id, home), asyncio.Lock()):
+            known = self._connections.get((node_id, home))
+            if known is not None and not known.closed:
+                return known
+            assert self._listener is not None
+            info = next(
+                (each for each in self._broker.ownership.brokers() if each.node_id == node_id),
+                None,
+            )
+            endpoint = None if info is None else info.endpoints.get(self._listener.name)
+            if endpoint is None:
+                raise OtherBrokerSilent(
+                    f"broker {node_id} has told of no listener {self._listener.name} for Kafka's clients"
+                )
+            made = await AsyncConnection.connect(
+                endpoint.host, endpoint.port, self._settings(self._listener, home)
+            )
+            self._connections[node_id, home] = made
+            return made
+
+    def _settings(self, listener: Listener, home: str) -> ClientSettings:
+        from magnetar.client.security import ClientSecurity
+        from magnetar.client.settings import ClientSettings
+
+        broker = self._broker
+        files = broker.settings.security
+        security = ClientSecurity(
+            tls=listener.tls,
+            trusted=files.tls_trust_certs_file_path or None if listener.tls else None,
+            certificate=files.tls_certificate_file_path or None if listener.tls else None,
+            key=files.tls_key_file_path or None if listener.tls else None,
+            mechanism=BETWEEN_BROKERS if listener.sasl else None,
+            username=home or "broker",
+            password=broker.security.scram.password_of_brokers if listener.sasl else "",
+        )
+        return ClientSettings(
+            (),
+            client_id=f"broker-{broker.ownership.node_id}",
+            request_timeout_s=_TIMEOUT_S,
+            security=security,
+        )
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for each in self._connections.values():
+            each.close()
+        self._connections.clear()
