@@ -24,6 +24,7 @@ from magnetar.broker.duties import Duties
 from magnetar.broker.handlers import ProtocolHandler, arranged, asked_for
 from magnetar.broker.listeners import CannotListen, Listener, warn_open
 from magnetar.broker.ownership import Ownership, SoleOwner
+from magnetar.broker.peers import Peers
 from magnetar.broker.settings import Settings
 from magnetar.broker.storage.opening import Storage, open_storage
 from magnetar.ledger.errors import LedgerError
@@ -211,6 +212,10 @@ class BrokerService:
         served = self.served.items()
         tell_address(self.root, {name: [each.address for each in listeners] for name, listeners in served})
 
+    def _leave_peers(self) -> None:
+        if self.broker.peers is not None:
+            self.broker.peers.close()
+
     def _forget_address(self) -> None:
         if self._worker is None:
             forget_address(self.root)
@@ -227,6 +232,7 @@ class BrokerService:
                 *(("a listener", server.close) for server in self._servers),
                 ("what this broker owns", self._leave_cluster),
                 *((f"clients of {each.protocol_name}", each.drain) for each in last_first),
+                ("questions of other workers", self._leave_peers),
                 ("compactions", self.broker.compactions.close),
                 *((f"protocol {each.protocol_name}", each.close) for each in last_first),
                 ("background work", self.broker.background.close),
