@@ -267,7 +267,13 @@ ROUTES = (
             "groups.topology.subtopologies.source_topics "
             "groups.topology.subtopologies.repartition_sink_topics "
             "groups.topology.subtopologies.state_changelog_topics.name "
-            "groups.topology.subtopologies.repartition_source_topics.name",
+            "groups.topology.subtopologies.repartition_source_topics.name "
+            "groups.topology_description.subtopologies.nodes.source_topics "
+            "groups.topology_description.subtopologies.nodes.sink_topic "
+            "groups.topology_description.global_stores.source.source_topics "
+            "groups.topology_description.global_stores.source.sink_topic "
+            "groups.topology_description.global_stores.processor.source_topics "
+            "groups.topology_description.global_stores.processor.sink_topic",
         ),
         asks=True,
     ),
