@@ -14,11 +14,11 @@ from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.files import (
     appending,
     checkpoints,
-    engine,
     journal,
     journal_rounds,
     ledger_file,
     recovery,
+    replay,
     sparse,
 )
 from magnetar.ledger.port import Snapshot
@@ -167,7 +167,7 @@ def trusts_a_snapshot_from_beyond_the_end(monkeypatch: pytest.MonkeyPatch) -> No
 
 def replays_a_journal_that_was_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        engine, "records_of", lambda rounds, path: journal_rounds.records_of(rounds[:-1], path)
+        replay, "records_of", lambda rounds, path: journal_rounds.records_of(rounds[:-1], path)
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -365,6 +366,7 @@ def test_operators_see_them_and_abort_them(broker: BrokerProcess, client: Client
         [f"{topic}-0"],
         600_000,
     )
+    time.sleep(1.1)  # shorter ones hold nobody up
     assert name in json.dumps(operator.run("why", f"{topic}-0", "--json").value)
     assert operator.run("txn", "abort", name, "--json").value["partitions"] == [f"{topic}-0"]
     assert client.values(consumer, 1) == [b"behind"]
