@@ -81,6 +81,8 @@ def test_a_broker_does_not_load_what_few_need() -> None:
         "kazoo",
         "jpype",
         "re2",  # for patterns
+        "magnetar.kafka.coordinators.streams.members",  # of groups that few have
+        "magnetar.kafka.coordinators.share.members",
     )
     script = (
         "import sys; import magnetar.cli.main, magnetar.cli.standalone, magnetar.kafka.handler; "

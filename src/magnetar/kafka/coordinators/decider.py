@@ -36,10 +36,7 @@ from magnetar.kafka.coordinators.pending import Name
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.share.group import ShareGroup
 from magnetar.kafka.coordinators.share.settings import ShareSettings
-from magnetar.kafka.coordinators.streams.checks import check as check_streams
-from magnetar.kafka.coordinators.streams.facts import StreamsFact, read_streams_fact
 from magnetar.kafka.coordinators.streams.group import StreamsGroup
-from magnetar.kafka.coordinators.streams.members import BeatAnswer, StreamsGroups
 from magnetar.kafka.coordinators.streams.settings import StreamsSettings
 from magnetar.wire.kafka.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from magnetar.wire.kafka.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
@@ -50,14 +47,16 @@ from magnetar.wire.kafka.messages.join_group_request import JoinGroupRequest
 from magnetar.wire.kafka.messages.join_group_response import JoinGroupResponse
 from magnetar.wire.kafka.messages.leave_group_request import LeaveGroupRequest
 from magnetar.wire.kafka.messages.leave_group_response import LeaveGroupResponse
-from magnetar.wire.kafka.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 from magnetar.wire.kafka.messages.sync_group_request import SyncGroupRequest
 from magnetar.wire.kafka.messages.sync_group_response import SyncGroupResponse
 
 if TYPE_CHECKING:
     from magnetar.kafka.coordinators.share.members import ShareGroups
+    from magnetar.kafka.coordinators.streams.facts import StreamsFact
+    from magnetar.kafka.coordinators.streams.members import BeatAnswer, StreamsGroups
     from magnetar.wire.kafka.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
     from magnetar.wire.kafka.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse
+    from magnetar.wire.kafka.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 
 _FACTS_AT_ONCE = 500
 _FACTS_OF_A_MEMBER = 3
@@ -81,7 +80,6 @@ class GroupsDecider:
         of = (configs or SameForAll(lambda: settings)).of
         topics = topics or NoTopics()
         self.consumer = ConsumerGroups(lambda group_id: of(group_id, GroupSettings), topics, new_id)
-        self.streams = StreamsGroups(lambda group_id: of(group_id, StreamsSettings), topics)
         self.classic_members = ClassicMembers(self.consumer, topics, new_id)
         self.migration = GroupMigration(
             kinds, self.classic, self.consumer, topics, lambda group_id: of(group_id, GroupSettings)
@@ -93,6 +91,8 @@ class GroupsDecider:
         self._topics = topics or NoTopics()
         self._share_settings = lambda group_id: of(group_id, ShareSettings)
         self._share: ShareGroups | None = None
+        self._streams_settings = lambda group_id: of(group_id, StreamsSettings)
+        self._streams: StreamsGroups | None = None
 
     @property
     def share(self) -> ShareGroups:
@@ -102,6 +102,15 @@ class GroupsDecider:
 
             self._share = ShareGroups(self._share_settings, self._topics)
         return self._share
+
+    @property
+    def streams(self) -> StreamsGroups:
+        """The streams groups; their modules are for brokers that have some."""
+        if self._streams is None:
+            from magnetar.kafka.coordinators.streams.members import StreamsGroups
+
+            self._streams = StreamsGroups(self._streams_settings, self._topics)
+        return self._streams
 
     def _forget(self, group: AnyGroup) -> None:
         if isinstance(group, StreamsGroup):
@@ -152,7 +161,9 @@ class GroupsDecider:
         self, request: StreamsGroupHeartbeatRequest, caller: Caller, now_ms: int
     ) -> Decision[BeatAnswer]:
         """Take in what a member of a streams group says (KIP-1071)."""
-        check_streams(request)
+        from magnetar.kafka.coordinators.streams.checks import check
+
+        check(request)
         group, ended = self._kinds.streams(request.group_id, create=request.member_epoch == 0)
         if request.member_epoch < 0:
             return self.streams.leave(group, request)
@@ -214,12 +225,18 @@ class GroupsDecider:
             about = read_consumer_fact(stated.key, stated.value)
             if about is not None:
                 self._replay_consumer(about)
-            elif (streams := read_streams_fact(stated.key, stated.value)) is not None:
-                self._replay_streams(streams)
-            elif not self._replay_share(stated):
+            elif not self._replay_streams(stated) and not self._replay_share(stated):
                 self.foreign += 1
 
-    def _replay_streams(self, about: StreamsFact) -> None:
+    def _replay_streams(self, stated: Fact) -> bool:
+        from magnetar.kafka.coordinators.streams.facts import read_streams_fact
+
+        about = read_streams_fact(stated.key, stated.value)
+        if about is not None:
+            self._take_in(about)
+        return about is not None
+
+    def _take_in(self, about: StreamsFact) -> None:
         known = self.groups.get(about.group_id)
         if not isinstance(known, StreamsGroup):
             if about.is_end:
@@ -267,8 +284,8 @@ class GroupsDecider:
         self.consumer.resume(groups, now_ms)
         if shares := [each for each in self.groups.values() if isinstance(each, ShareGroup)]:
             self.share.resume(shares, now_ms)
-        streams = [each for each in self.groups.values() if isinstance(each, StreamsGroup)]
-        self.streams.resume(streams, now_ms)
+        if streams := [each for each in self.groups.values() if isinstance(each, StreamsGroup)]:
+            self.streams.resume(streams, now_ms)
         return self.classic.resume(now_ms)
 
     def done(self, action: Action, result: object, now_ms: int) -> Decision[None]:
@@ -300,9 +317,11 @@ class GroupsDecider:
 
     def wake_ms(self) -> int | None:
         """Return when a member's time is over, or a rebalance's."""
-        times = [each.timers.wake_ms() for each in (self.classic, self.consumer, self.streams)]
+        times = [each.timers.wake_ms() for each in (self.classic, self.consumer)]
         if self._share is not None:
             times.append(self._share.timers.wake_ms())
+        if self._streams is not None:
+            times.append(self._streams.timers.wake_ms())
         return min((each for each in times if each is not None), default=None)
 
     def expire(self, now_ms: int) -> Decision[None]:
@@ -312,11 +331,24 @@ class GroupsDecider:
             group = self.groups.get(key.group_id)
             if isinstance(group, ConsumerGroup):
                 decisions.append(self.consumer.expire(group, key.member_id, now_ms))
-        for key in self.streams.timers.take_due(now_ms):
+        return together(
+            [
+                *decisions,
+                self._expire_streams(now_ms),
+                self._expire_share(now_ms),
+                self.classic.expire(now_ms),
+            ]
+        )
+
+    def _expire_streams(self, now_ms: int) -> Decision[None]:
+        if self._streams is None:
+            return Decision((), None)
+        decisions: list[Decision[None]] = []
+        for key in self._streams.timers.take_due(now_ms):
             group = self.groups.get(key.group_id)
             if isinstance(group, StreamsGroup):
-                decisions.append(self.streams.expire(group, key.member_id))
-        return together([*decisions, self._expire_share(now_ms), self.classic.expire(now_ms)])
+                decisions.append(self._streams.expire(group, key.member_id))
+        return together(decisions)
 
     def _expire_share(self, now_ms: int) -> Decision[None]:
         if self._share is None:

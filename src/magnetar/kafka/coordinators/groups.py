@@ -31,10 +31,7 @@ from magnetar.kafka.coordinators.shard import Shard
 from magnetar.kafka.coordinators.share.group import ShareGroup
 from magnetar.kafka.coordinators.share.settings import ShareSettings
 from magnetar.kafka.coordinators.streams.group import StreamsGroup
-from magnetar.kafka.coordinators.streams.members import BeatAnswer
 from magnetar.kafka.coordinators.streams.settings import StreamsSettings
-from magnetar.kafka.coordinators.streams.views import described as described_streams
-from magnetar.kafka.coordinators.streams.views import streams_view
 from magnetar.kafka.coordinators.telling import Row, Telling
 from magnetar.kafka.coordinators.views import GroupView, view
 from magnetar.wire.kafka.errors import ErrorCode
@@ -47,20 +44,20 @@ from magnetar.wire.kafka.messages.join_group_request import JoinGroupRequest
 from magnetar.wire.kafka.messages.join_group_response import JoinGroupResponse
 from magnetar.wire.kafka.messages.leave_group_request import LeaveGroupRequest
 from magnetar.wire.kafka.messages.leave_group_response import LeaveGroupResponse
-from magnetar.wire.kafka.messages.streams_group_describe_response import (
-    DescribedGroup as DescribedStreamsGroup,
-)
-from magnetar.wire.kafka.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
-from magnetar.wire.kafka.messages.streams_group_heartbeat_response import StreamsGroupHeartbeatResponse
 from magnetar.wire.kafka.messages.sync_group_request import SyncGroupRequest
 from magnetar.wire.kafka.messages.sync_group_response import SyncGroupResponse
 
 if TYPE_CHECKING:
+    from magnetar.kafka.coordinators.streams.members import BeatAnswer
     from magnetar.wire.kafka.messages.share_group_describe_response import (
         DescribedGroup as DescribedShareGroup,
     )
     from magnetar.wire.kafka.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
     from magnetar.wire.kafka.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse
+    from magnetar.wire.kafka.messages.streams_group_describe_response import (
+        DescribedGroup as DescribedStreamsGroup,
+    )
+    from magnetar.wire.kafka.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 
 _LOADS_AT_ONCE = 4
 _STARTED_NS = time.time_ns() - time.monotonic_ns()
@@ -277,6 +274,11 @@ class GroupCoordinator:
                 request.group_id, lambda decider, token: decider.streams_heartbeat(request, caller, now_ms)
             )
         except CoordinatorRefused as refused:
+            from magnetar.kafka.coordinators.streams.members import BeatAnswer
+            from magnetar.wire.kafka.messages.streams_group_heartbeat_response import (
+                StreamsGroupHeartbeatResponse,
+            )
+
             return BeatAnswer(
                 StreamsGroupHeartbeatResponse(error_code=refused.code, error_message=str(refused), status=[])
             )
@@ -432,6 +434,8 @@ class GroupCoordinator:
 
     def describe_streams(self, group_id: str) -> DescribedStreamsGroup:
         """Return a group of the streams protocol, as it is told. Raises `CoordinatorRefused`."""
+        from magnetar.kafka.coordinators.streams.views import described as described_streams
+
         group = self._shard(group_id).check_loaded().groups.get(group_id)
         if not isinstance(group, StreamsGroup):
             why = (
@@ -444,6 +448,8 @@ class GroupCoordinator:
 
     def _view(self, decider: GroupsDecider, group: AnyGroup, now_ms: int) -> GroupView:
         if isinstance(group, StreamsGroup):
+            from magnetar.kafka.coordinators.streams.views import streams_view
+
             settings = self.configs.of(group.group_id, StreamsSettings)
             return streams_view(group, settings, decider.streams.timers, now_ms)
         if isinstance(group, ConsumerGroup):

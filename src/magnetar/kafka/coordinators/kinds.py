@@ -12,7 +12,6 @@ from magnetar.kafka.coordinators.facts import group_fact
 from magnetar.kafka.coordinators.group import ClassicGroup
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.share.group import ShareGroup
-from magnetar.kafka.coordinators.streams import facts as streams_facts
 from magnetar.kafka.coordinators.streams.group import StreamsGroup
 from magnetar.wire.kafka.errors import ErrorCode
 
@@ -108,6 +107,8 @@ def end_of(group: AnyGroup) -> Iterable[Fact]:
 
         return facts.group_end(group)
     if isinstance(group, StreamsGroup):
+        from magnetar.kafka.coordinators.streams import facts as streams_facts
+
         return streams_facts.group_end(group)
     return group_end(group) if isinstance(group, ConsumerGroup) else (group_fact(group.group_id, None),)
 
@@ -119,6 +120,8 @@ def facts_about(group: AnyGroup) -> Iterable[Fact]:
 
         return facts.facts_of(group)
     if isinstance(group, StreamsGroup):
+        from magnetar.kafka.coordinators.streams import facts as streams_facts
+
         return streams_facts.facts_of(group)
     if isinstance(group, ConsumerGroup):
         return facts_of(group)
