@@ -640,6 +640,20 @@ class ManagedLedgerContract:
         log = await house.open(flush=flush)
         assert (await log.cursors()).names() == []
 
+    async def test_cursors_may_be_made_before_anything_is_written(self, house: House) -> None:
+        log = await house.open()
+        cursors = await log.cursors()
+        cursor, _ = await asyncio.gather(cursors.open("c", Start.earliest), cursors.open("d"))
+        # They are not taken for another owner's doing.
+        places = [(await append_durably(log, b"%d" % n)).position for n in range(3)]
+        cursor.mark_delete(places[0])
+        await cursors.save()
+        await house.reopen()
+        log = await house.open()
+        assert [entry.last_offset for entry in await read_all(log)] == [0, 1, 2]
+        found = await log.cursors()
+        assert [(await found.open(name)).backlog() for name in found.names()] == [2, 3]
+
     async def test_a_cursor_at_latest_misses_nothing_that_was_on_its_way(self, house: House) -> None:
         log = await house.open()
         await append_durably(log, b"before")

@@ -13,6 +13,7 @@ from magnetar.ledger.disk import File, JournalFile, RealDisk, RealFile
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.memory import MemoryDisk, MemoryEngine
 from magnetar.metadata import MemoryStore, SqliteStore
+from magnetar.metadata.memory import MemoryTree
 from magnetar.records.compression import Buffer
 from tests.contracts.managed_ledger import House, ManagedLedgerContract
 from tests.engines.late import LateEngine, LateStore, Weather
@@ -73,7 +74,8 @@ class FilesHouse(House):
 
 class MemoryHouse(House):
     def __init__(self) -> None:
-        self.metadata = MemoryStore()
+        # As in ZooKeeper: a cursor that comes before its log leaves a node there.
+        self.metadata = MemoryStore(MemoryTree(makes_parents=True))
         self.disk = MemoryDisk()
 
     async def begin(self) -> None:

@@ -115,14 +115,19 @@ class Cluster:
             await asyncio.sleep(0.05)
 
     async def until_shared(self) -> None:
-        """Wait until each broker has something of every namespace."""
+        """Wait until each broker has something of every namespace, and nothing that it would hand over later."""
         while True:
             ownership = next(iter(self.services.values())).broker.ownership
-            owners = [
-                {owner.node_id for each in ownership.bundles(name) if (owner := ownership.owner_of(each))}
+            assert isinstance(ownership, cluster_ownership.ClusterOwnership)
+            meant = [
+                {each: ownership._meant_for(each) for each in ownership.bundles(name)}
                 for name in ("public/default", "public/__kafka")
             ]
-            if all(each == self.services.keys() for each in owners):
+            have = [
+                {each: owner.node_id for each in bundles if (owner := ownership.owner_of(each))}
+                for bundles in meant
+            ]
+            if have == meant and all(set(each.values()) == self.services.keys() for each in have):
                 return
             await asyncio.sleep(0.05)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import unquote
@@ -26,12 +26,18 @@ from magnetar.metadata.parts import get_value, is_head
 
 
 class KeptCursors(CursorStore):
-    """Keeps them with all others of its engine. ``load`` before use."""
+    """Keeps them with all others of its engine. ``load`` before use.
 
-    def __init__(self, log: ManagedLedger, keeper: CursorKeeper) -> None:
+    ``begin`` has the log's own node be in the store, for an engine that keeps it there: cursors lie beneath it.
+    """
+
+    def __init__(
+        self, log: ManagedLedger, keeper: CursorKeeper, begin: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
         self.changed: Callable[[], None] = lambda: None
         self._log = log
         self._keeper = keeper
+        self._begin = begin
         self._kept: dict[str, KeptCursor] = {}
         self._infos: dict[str, Stored] = {}
         """What was read of those that nobody has opened yet."""
@@ -75,6 +81,8 @@ class KeptCursors(CursorStore):
         return cursor
 
     async def _made(self, name: str, start: Start) -> Cursor:
+        if self._begin is not None:
+            await self._begin()
         info = await self._beginning(start)
         if name in self._kept:  # somebody was quicker
             return await self.open(name, start)

@@ -459,7 +459,7 @@ class BookKeeperLog(WrittenLog):
 
     async def cursors(self) -> CursorStore:
         if self._cursors is None:
-            made = KeptCursors(self, self.engine.cursor_keeper)
+            made = KeptCursors(self, self.engine.cursor_keeper, self.list.begin)
             await made.load()
             self._cursors = self._cursors or made
         return self._cursors

@@ -14,7 +14,7 @@ from magnetar.ledger.errors import LedgerClosed, LedgerError, LedgerFenced, meta
 from magnetar.ledger.info import ManagedLedgerInfo, encode_info, path_of
 from magnetar.ledger.port import LedgerSummary
 from magnetar.metadata.errors import BadVersion, MetadataError, MetadataUncertain
-from magnetar.metadata.ops import Op, Put
+from magnetar.metadata.ops import MUST_NOT_EXIST, Op, Put
 from magnetar.metadata.port import MetadataStore
 
 _TRIES = 3
@@ -59,6 +59,15 @@ class LedgerList:
     def end(self, reason: LedgerError) -> None:
         """Commit nothing any more: of this name there may soon be another log, whose versions begin anew."""
         self._ended = reason
+
+    async def begin(self) -> None:
+        """Have the log's node be there: what lies beneath it is stored behind it, as the store's port asks.
+
+        A store may make a parent that is missing, whose version this list would not know: its first ledger would look
+        like another owner's doing. Raises as `change` does.
+        """
+        if self._version == MUST_NOT_EXIST:
+            await self.change(lambda info: self._version == MUST_NOT_EXIST)  # somebody may be quicker
 
     async def change(
         self,

@@ -282,7 +282,7 @@ class FilesManagedLedger(CompactableLog):
 
     async def cursors(self) -> CursorStore:
         if self._cursors is None:
-            made = KeptCursors(self, self._keeper)
+            made = KeptCursors(self, self._keeper, self.ledger_list.begin)
             await made.load()
             self._cursors = self._cursors or made  # somebody may have been quicker
         return self._cursors
