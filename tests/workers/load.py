@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pulsar
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 PATIENCE_S = 60.0
 
@@ -140,11 +140,24 @@ class PulsarLoad(Load):
             each.flush()
 
 
+def _end(client: Consumer, place: TopicPartition) -> int:
+    """Return where a partition ends, once it has a leader: a client that has not heard of one knows no partition."""
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return int(client.get_watermark_offsets(place, PATIENCE_S)[1])
+        except KafkaException as error:
+            unknown = error.args[0].code() == KafkaError._UNKNOWN_PARTITION
+            if not unknown or time.monotonic() > until:
+                raise
+            time.sleep(0.1)
+
+
 def stored(servers: str, topic: str, partitions: int) -> list[list[int]]:
     """Read a whole topic by Kafka's protocol: the numbers of each partition, in order."""
     client = Consumer({"bootstrap.servers": servers, "group.id": "all", "enable.auto.commit": False})
     places = [TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(partitions)]
-    ends = {each.partition: client.get_watermark_offsets(each, PATIENCE_S)[1] for each in places}
+    ends = {each.partition: _end(client, each) for each in places}
     client.assign(places)
     found: list[list[int]] = [[] for _ in range(partitions)]
     until = time.monotonic() + PATIENCE_S

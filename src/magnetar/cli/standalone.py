@@ -15,7 +15,7 @@ from magnetar.broker import logs, setting_sources
 from magnetar.broker.errors import BrokerError, InvalidConfig
 from magnetar.broker.listeners import CannotListen, Listener
 from magnetar.broker.settings import Settings
-from magnetar.cli.limits import bound_allocator, raise_file_limit
+from magnetar.cli.limits import LOOK_EVERY_S, Spare, bound_allocator, raise_file_limit
 from magnetar.ledger.errors import LedgerError, StorageFull
 from magnetar.metadata import DirectoryInUse, MetadataError, MetadataUnavailable
 
@@ -145,6 +145,7 @@ async def _serve(settings: Settings, worker: WorkerPlace | None) -> bool:
     service.on_failed = stop.set
     collector = Collector()
     service.broker.background.repeat("thawing garbage", lambda: 60.0, collector.thaw_when_quiet)
+    service.broker.background.repeat("giving memory back", lambda: LOOK_EVERY_S, Spare().give_back_when_quiet)
     if worker is None:
         print(ready_line(service.served), flush=True)
     await stop.wait()
