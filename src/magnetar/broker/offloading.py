@@ -147,13 +147,13 @@ class Offloading:
     async def look_around(self) -> None:
         """Do what is due; what fails is logged and does not keep the rest from being done, and is raised at the end."""
         failures: list[Exception] = []
-        for topic in self._broker.topics():
-            async for index in sliced(range(topic.partitions)):
-                try:
-                    await self._look_at(topic, index)
-                except _FAILURES as error:
-                    failures.append(error)
-                    _log.error("%s-%d: %s", topic.kafka_name, index, error, exc_info=traced(error))
+        every = ((topic, index) for topic in self._broker.topics() for index in range(topic.partitions))
+        async for topic, index in sliced(every):
+            try:
+                await self._look_at(topic, index)
+            except _FAILURES as error:
+                failures.append(error)
+                _log.error("%s-%d: %s", topic.kafka_name, index, error, exc_info=traced(error))
         try:
             await self._broker.engine.delete_doomed()
         except _FAILURES as error:
