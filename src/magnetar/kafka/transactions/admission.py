@@ -78,6 +78,7 @@ class Admission:
                     code = await self._ask(owner.node_id, transactional_id, producer, where, adds=adds)
                     if code is not ErrorCode.NONE or not watch.ended:
                         return code
+                adds = False  # it was added, to what has ended since: what is asked now is whether it is of the next
                 refused = CoordinatorRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
             except CoordinatorRefused as error:
                 if error.code not in _ON_ITS_WAY:
