@@ -25,6 +25,7 @@ from magnetar.broker.auth.scram import (
     Credential,
     Mechanism,
     impostor,
+    of_password,
 )
 from magnetar.broker.errors import BrokerError
 from magnetar.metadata import ANY, MUST_NOT_EXIST, BadVersion, Delete, MetadataCorrupt, Op, Put, Stored
@@ -63,6 +64,7 @@ class ScramUsers:
         """By mechanism, by user."""
         self._paths: set[str] = set()
         self._typical: dict[str, Credential | None] = {}
+        self._of_brokers: Credential | None = None
 
     async def start(self) -> None:
         """Hold what is stored, and follow it."""
@@ -83,6 +85,7 @@ class ScramUsers:
         if path == _SECRET:
             if stored is not None:
                 self._secret = stored.value
+                self._of_brokers = None
                 self._paths.add(path)
             return
         mechanism, slash, name = path.removeprefix(_ROOT + "/").partition("/")
@@ -127,6 +130,12 @@ class ScramUsers:
     def password_of_brokers(self) -> str:
         """The password by which one broker of a cluster proves to another that it is one."""
         return hmac.new(self._secret, b"between brokers", "sha256").hexdigest()
+
+    def credential_of_brokers(self) -> Credential:
+        """Return what SCRAM-SHA-256 asks of another broker. The first time takes milliseconds."""
+        if self._of_brokers is None:
+            self._of_brokers = of_password(MECHANISMS["SCRAM-SHA-256"], self.password_of_brokers)
+        return self._of_brokers
 
     # Changing what is stored.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker.auth import AuthenticationFailed, Principal
 from magnetar.broker.auth.authorization import OtherBroker
-from magnetar.broker.auth.scram import MECHANISMS, ScramExchange, ScramRefused, of_password
+from magnetar.broker.auth.scram import MECHANISMS, ScramExchange, ScramRefused
 from magnetar.kafka.sasl.exchange import Proof
 from magnetar.wire.kafka.mechanisms import BETWEEN_BROKERS
 
@@ -36,8 +36,8 @@ class BrokerLogin:
             if not self._challenged:
                 self._challenged = True
                 self._exchange.begin(said)
-                # This takes milliseconds, once for a connection between brokers.
-                credential = await asyncio.to_thread(of_password, _MECHANISM, self._users.password_of_brokers)
+                # Made once: strangers must not have it made again and again.
+                credential = await asyncio.to_thread(self._users.credential_of_brokers)
                 return self._exchange.challenge(credential)
             answer = self._exchange.final(said)
         except ScramRefused:
