@@ -66,28 +66,3 @@ def test_the_short_way_to_standalone_takes_the_same_options(monkeypatch: pytest.
     assert main.run(["standalone", "--no-such-option"]) == 2
     assert main.run(["standalone", "too", "many"]) == 2
     assert taken == options_of("standalone")
-
-
-def test_a_broker_does_not_load_what_few_need() -> None:
-    few = (
-        "typer",  # of the command line
-        "rich",
-        "confluent_kafka",
-        "magnetar.admin.live",
-        "argparse",  # with what it loads a megabyte
-        "lzma",
-        "http.client",  # to ask an identity provider
-        "magnetar.broker.cluster_ownership",  # of one of several
-        "kazoo",
-        "jpype",
-        "re2",  # for patterns
-        "magnetar.kafka.coordinators.streams.members",  # of groups that few have
-        "magnetar.kafka.coordinators.share.members",
-    )
-    script = (
-        "import sys; import magnetar.cli.main, magnetar.cli.standalone, magnetar.kafka.handler; "
-        "magnetar.cli.main.run(['standalone', '--set', 'no.such=setting']); "
-        f"print([name for name in {few} if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

@@ -8,7 +8,7 @@ otherwise the new one gets none (as in Kafka: ``max.incremental.fetch.session.ca
 
 from __future__ import annotations
 
-import random
+import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -158,9 +158,9 @@ class FetchSessions:
         return len(self._sessions) < self._slots and self.rows + rows <= self._max_rows
 
     def _create(self, owner: Account | None) -> FetchSession:
-        session_id = random.randint(1, 0x7FFFFFFF)
+        session_id = _any_id()
         while session_id in self._sessions:
-            session_id = random.randint(1, 0x7FFFFFFF)
+            session_id = _any_id()
         session = self._sessions[session_id] = FetchSession(session_id, owner)
         self._of.setdefault(owner, []).append(session)
         return session
@@ -183,3 +183,8 @@ def asks_of(request: FetchRequest) -> Iterator[FetchedPartition]:
     for topic in request.topics:
         for each in topic.partitions:
             yield FetchedPartition(topic.topic, topic.topic_id, each)
+
+
+def _any_id() -> int:
+    """Return a positive int32 that nobody guesses."""
+    return int.from_bytes(os.urandom(4), "big") & 0x7FFFFFFF or 1

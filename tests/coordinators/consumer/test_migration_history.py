@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from magnetar.kafka.coordinators.caller import Caller
+from magnetar.kafka.coordinators.consumer.actions import MakeTarget, ResolveRegexes
 from magnetar.kafka.coordinators.consumer.embedded import read_assignment, read_subscription
 from magnetar.kafka.coordinators.consumer.group import ConsumerGroup
-from magnetar.kafka.coordinators.consumer.members import MakeTarget, ResolveRegexes
 from magnetar.kafka.coordinators.consumer.topics import compiled
 from magnetar.kafka.coordinators.decision import Assigned, Decision
 from magnetar.kafka.coordinators.refused import CoordinatorRefused

@@ -11,8 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.auth import Access
-from magnetar.kafka.authorization.checks import Checks, GuardFunction
-from magnetar.kafka.authorization.topics import may_write_all
+from magnetar.kafka.authorization.checks import Checks, GuardFunction, may_write_all
 from magnetar.kafka.route import Guard, Handler, Route
 
 if TYPE_CHECKING:

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from magnetar.broker.auth import Access
 from magnetar.kafka.authorization import operations
-from magnetar.kafka.authorization.checks import Checks
+from magnetar.kafka.authorization.checks import FEW_TOPICS, Checks
 from magnetar.kafka.operations import NOT_ASKED
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-_FEW = 16
 MESSAGE = "Topic authorization failed."
 
 
@@ -73,21 +71,13 @@ async def refused(topics: Iterable[Any], kind: Callable[..., T], row: Callable[.
     ]
 
 
-def may_write_all(request: Any, access: Access) -> bool:
-    """Whether each topic of a small Produce is known to be one that may be written to; if not, `produce` finds out."""
-    topics, written = request.topic_data, access.written
-    if len(topics) > _FEW or not written:
-        return False
-    return written.issuperset([topic.name or topic.topic_id for topic in topics])
-
-
 async def produce(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
     """WRITE on each topic. A client that wants no answer learns of a refusal by losing its connection."""
     async for topic in paced(request.topic_data):
         if not checks.writes(topic.name, topic.topic_id):
             break
     else:
-        checks.remember_written(request.topic_data[:_FEW])
+        checks.remember_written(request.topic_data[:FEW_TOPICS])
         return await answer(request, context)
     allowed, denied = await split(request.topic_data, lambda topic: checks.writes(topic.name, topic.topic_id))
     request.topic_data = allowed

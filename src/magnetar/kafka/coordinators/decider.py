@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from magnetar.kafka.coordinators.caller import Caller
 from magnetar.kafka.coordinators.classic import ClassicGroups
 from magnetar.kafka.coordinators.configs import GroupConfigs, SameForAll
-from magnetar.kafka.coordinators.consumer.classic_members import ClassicMembers
-from magnetar.kafka.coordinators.consumer.facts import ConsumerFact, read_consumer_fact
-from magnetar.kafka.coordinators.consumer.group import ConsumerGroup
-from magnetar.kafka.coordinators.consumer.members import (
-    Beating,
-    ConsumerGroups,
-    MakeTarget,
-    ResolveRegexes,
-)
+from magnetar.kafka.coordinators.consumer.actions import MakeTarget, ResolveRegexes
 from magnetar.kafka.coordinators.consumer.topics import NoTopics, Topics
 from magnetar.kafka.coordinators.decision import Action, Assigned, Decision, Fact, Marker, Stated, Token
 from magnetar.kafka.coordinators.facts import (
@@ -29,17 +22,19 @@ from magnetar.kafka.coordinators.facts import (
     read_fact,
 )
 from magnetar.kafka.coordinators.group import ClassicGroup, from_value
-from magnetar.kafka.coordinators.kinds import AnyGroup, Kinds, facts_about
-from magnetar.kafka.coordinators.migration import GroupMigration
+from magnetar.kafka.coordinators.kinds import (
+    AnyGroup,
+    Kinds,
+    facts_about,
+    is_consumer,
+    is_share,
+    is_streams,
+)
 from magnetar.kafka.coordinators.offsets import GroupOffsets
 from magnetar.kafka.coordinators.pending import Name
 from magnetar.kafka.coordinators.settings import GroupSettings
-from magnetar.kafka.coordinators.share.group import ShareGroup
 from magnetar.kafka.coordinators.share.settings import ShareSettings
-from magnetar.kafka.coordinators.streams.group import StreamsGroup
 from magnetar.kafka.coordinators.streams.settings import StreamsSettings
-from magnetar.wire.kafka.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
-from magnetar.wire.kafka.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from magnetar.wire.kafka.messages.group_metadata_value import GroupMetadataValue
 from magnetar.wire.kafka.messages.heartbeat_request import HeartbeatRequest
 from magnetar.wire.kafka.messages.heartbeat_response import HeartbeatResponse
@@ -51,9 +46,16 @@ from magnetar.wire.kafka.messages.sync_group_request import SyncGroupRequest
 from magnetar.wire.kafka.messages.sync_group_response import SyncGroupResponse
 
 if TYPE_CHECKING:
+    from magnetar.kafka.coordinators.consumer.classic_members import ClassicMembers
+    from magnetar.kafka.coordinators.consumer.facts import ConsumerFact
+    from magnetar.kafka.coordinators.consumer.members import Beating, ConsumerGroups
+    from magnetar.kafka.coordinators.migration import GroupMigration
+    from magnetar.kafka.coordinators.share.group import ShareGroup
     from magnetar.kafka.coordinators.share.members import ShareGroups
     from magnetar.kafka.coordinators.streams.facts import StreamsFact
     from magnetar.kafka.coordinators.streams.members import BeatAnswer, StreamsGroups
+    from magnetar.wire.kafka.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+    from magnetar.wire.kafka.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
     from magnetar.wire.kafka.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
     from magnetar.wire.kafka.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse
     from magnetar.wire.kafka.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
@@ -77,22 +79,43 @@ class GroupsDecider:
         """All groups by their ids; to look at, not to change."""
         kinds = Kinds(self.groups, self._forget)
         self.classic = ClassicGroups(settings, new_id, kinds)
-        of = (configs or SameForAll(lambda: settings)).of
-        topics = topics or NoTopics()
-        self.consumer = ConsumerGroups(lambda group_id: of(group_id, GroupSettings), topics, new_id)
-        self.classic_members = ClassicMembers(self.consumer, topics, new_id)
-        self.migration = GroupMigration(
-            kinds, self.classic, self.consumer, topics, lambda group_id: of(group_id, GroupSettings)
-        )
         self.offsets = GroupOffsets(self.classic, kinds)
         self.foreign = 0
         """Records of kinds that are not known here: a snapshot would lose them."""
         self._kinds = kinds
+        self._new_id = new_id
         self._topics = topics or NoTopics()
-        self._share_settings = lambda group_id: of(group_id, ShareSettings)
+        self._configs = configs or SameForAll(lambda: settings)
+        self._consumer: ConsumerGroups | None = None
         self._share: ShareGroups | None = None
-        self._streams_settings = lambda group_id: of(group_id, StreamsSettings)
         self._streams: StreamsGroups | None = None
+
+    @property
+    def consumer(self) -> ConsumerGroups:
+        """The consumer groups; their modules are for brokers that have some."""
+        if self._consumer is None:
+            from magnetar.kafka.coordinators.consumer.members import ConsumerGroups
+
+            self._consumer = ConsumerGroups(self._group_settings, self._topics, self._new_id)
+            self._consumer.on_downgrade = lambda *about: self.migration.downgrade(*about)
+        return self._consumer
+
+    @cached_property
+    def classic_members(self) -> ClassicMembers:
+        """Members of consumer groups that speak the classic protocol."""
+        from magnetar.kafka.coordinators.consumer.classic_members import ClassicMembers
+
+        return ClassicMembers(self.consumer, self._topics, self._new_id)
+
+    @cached_property
+    def migration(self) -> GroupMigration:
+        """How groups go over from one protocol to the other."""
+        from magnetar.kafka.coordinators.migration import GroupMigration
+
+        return GroupMigration(self._kinds, self.classic, self.consumer, self._topics, self._group_settings)
+
+    def _group_settings(self, group_id: str) -> GroupSettings:
+        return self._configs.of(group_id, GroupSettings)
 
     @property
     def share(self) -> ShareGroups:
@@ -100,7 +123,9 @@ class GroupsDecider:
         if self._share is None:
             from magnetar.kafka.coordinators.share.members import ShareGroups
 
-            self._share = ShareGroups(self._share_settings, self._topics)
+            self._share = ShareGroups(
+                lambda group_id: self._configs.of(group_id, ShareSettings), self._topics
+            )
         return self._share
 
     @property
@@ -109,15 +134,17 @@ class GroupsDecider:
         if self._streams is None:
             from magnetar.kafka.coordinators.streams.members import StreamsGroups
 
-            self._streams = StreamsGroups(self._streams_settings, self._topics)
+            self._streams = StreamsGroups(
+                lambda group_id: self._configs.of(group_id, StreamsSettings), self._topics
+            )
         return self._streams
 
     def _forget(self, group: AnyGroup) -> None:
-        if isinstance(group, StreamsGroup):
+        if is_streams(group):
             self.streams.forget(group)
-        elif isinstance(group, ConsumerGroup):
+        elif is_consumer(group):
             self.consumer.forget(group)
-        elif isinstance(group, ShareGroup):
+        elif is_share(group):
             self.share.forget(group)
         else:
             self.classic.forget(group)
@@ -178,7 +205,7 @@ class GroupsDecider:
     ) -> Decision[JoinGroupResponse]:
         """Let a member into a group; of a classic one the answer comes when its next generation begins."""
         group = self.groups.get(request.group_id)
-        if not isinstance(group, ConsumerGroup) or group.is_empty:
+        if not is_consumer(group) or group.is_empty:
             return self.classic.join(request, caller, token, now_ms)
         self.classic.check(request)
         return self.classic_members.join(group, request, caller, now_ms)
@@ -186,21 +213,21 @@ class GroupsDecider:
     def sync(self, request: SyncGroupRequest, token: Token, now_ms: int) -> Decision[SyncGroupResponse]:
         """Tell a member its part."""
         group = self.groups.get(request.group_id)
-        if isinstance(group, ConsumerGroup):
+        if is_consumer(group):
             return self.classic_members.sync(group, request, now_ms)
         return self.classic.sync(request, token, now_ms)
 
     def classic_heartbeat(self, request: HeartbeatRequest, now_ms: int) -> Decision[HeartbeatResponse]:
         """Note that a member lives, and tell it if it has to rejoin."""
         group = self.groups.get(request.group_id)
-        if isinstance(group, ConsumerGroup):
+        if is_consumer(group):
             return self.classic_members.heartbeat(group, request, now_ms)
         return self.classic.heartbeat(request, now_ms)
 
     def leave(self, request: LeaveGroupRequest, now_ms: int) -> Decision[LeaveGroupResponse]:
         """Take members out."""
         group = self.groups.get(request.group_id)
-        if isinstance(group, ConsumerGroup):
+        if is_consumer(group):
             return self.classic_members.leave(group, request, now_ms)
         return self.classic.leave(request, now_ms)
 
@@ -221,12 +248,10 @@ class GroupsDecider:
                 self._replay_offset(said)
         elif isinstance(said, GroupFact):
             self._replay_group(said.group_id, said.value)
-        else:
-            about = read_consumer_fact(stated.key, stated.value)
-            if about is not None:
-                self._replay_consumer(about)
-            elif not self._replay_streams(stated) and not self._replay_share(stated):
-                self.foreign += 1
+        elif not any(
+            replay(stated) for replay in (self._replay_consumer, self._replay_streams, self._replay_share)
+        ):
+            self.foreign += 1
 
     def _replay_streams(self, stated: Fact) -> bool:
         from magnetar.kafka.coordinators.streams.facts import read_streams_fact
@@ -238,9 +263,11 @@ class GroupsDecider:
 
     def _take_in(self, about: StreamsFact) -> None:
         known = self.groups.get(about.group_id)
-        if not isinstance(known, StreamsGroup):
+        if not is_streams(known):
             if about.is_end:
                 return
+            from magnetar.kafka.coordinators.streams.group import StreamsGroup
+
             offsets = {} if known is None else known.offsets
             known = self.groups[about.group_id] = StreamsGroup(about.group_id, offsets=offsets)
         about.apply(known)
@@ -249,11 +276,21 @@ class GroupsDecider:
             if known.offsets:
                 self.groups[about.group_id] = ClassicGroup(about.group_id, offsets=known.offsets)
 
-    def _replay_consumer(self, about: ConsumerFact) -> None:
+    def _replay_consumer(self, stated: Fact) -> bool:
+        from magnetar.kafka.coordinators.consumer.facts import read_consumer_fact
+
+        about = read_consumer_fact(stated.key, stated.value)
+        if about is not None:
+            self._take_in_consumer(about)
+        return about is not None
+
+    def _take_in_consumer(self, about: ConsumerFact) -> None:
         known = self.groups.get(about.group_id)
-        if not isinstance(known, ConsumerGroup):
+        if not is_consumer(known):
             if about.is_end:
                 return
+            from magnetar.kafka.coordinators.consumer.group import ConsumerGroup
+
             offsets = {} if known is None else known.offsets
             known = self.groups[about.group_id] = ConsumerGroup(about.group_id, offsets=offsets)
         about.apply(known)
@@ -269,9 +306,11 @@ class GroupsDecider:
         if about is None:
             return False
         known = self.groups.get(about.group_id)
-        if not isinstance(known, ShareGroup):
+        if not is_share(known):
             if about.is_end:
                 return True
+            from magnetar.kafka.coordinators.share.group import ShareGroup
+
             known = self.groups[about.group_id] = ShareGroup(about.group_id)
         about.apply(known)
         if about.ends:
@@ -280,11 +319,11 @@ class GroupsDecider:
 
     def resume(self, now_ms: int) -> Decision[None]:
         """Begin deadlines anew for the members that the facts tell of."""
-        groups = [each for each in self.groups.values() if isinstance(each, ConsumerGroup)]
-        self.consumer.resume(groups, now_ms)
-        if shares := [each for each in self.groups.values() if isinstance(each, ShareGroup)]:
+        if groups := [each for each in self.groups.values() if is_consumer(each)]:
+            self.consumer.resume(groups, now_ms)
+        if shares := [each for each in self.groups.values() if is_share(each)]:
             self.share.resume(shares, now_ms)
-        if streams := [each for each in self.groups.values() if isinstance(each, StreamsGroup)]:
+        if streams := [each for each in self.groups.values() if is_streams(each)]:
             self.streams.resume(streams, now_ms)
         return self.classic.resume(now_ms)
 
@@ -295,7 +334,7 @@ class GroupsDecider:
         if not isinstance(action, MakeTarget | ResolveRegexes):
             return self._share_target_made(action, result)
         group = self.groups.get(action.group_id)
-        if not isinstance(group, ConsumerGroup):
+        if not is_consumer(group):
             return Decision((), None)
         if isinstance(action, MakeTarget):
             assert isinstance(result, dict | Exception)
@@ -309,15 +348,13 @@ class GroupsDecider:
         assert isinstance(action, MakeShareTarget)
         assert isinstance(result, dict | Exception)
         group = self.groups.get(action.group_id)
-        return (
-            self.share.target_made(group, action, result)
-            if isinstance(group, ShareGroup)
-            else Decision((), None)
-        )
+        return self.share.target_made(group, action, result) if is_share(group) else Decision((), None)
 
     def wake_ms(self) -> int | None:
         """Return when a member's time is over, or a rebalance's."""
-        times = [each.timers.wake_ms() for each in (self.classic, self.consumer)]
+        times = [self.classic.timers.wake_ms()]
+        if self._consumer is not None:
+            times.append(self._consumer.timers.wake_ms())
         if self._share is not None:
             times.append(self._share.timers.wake_ms())
         if self._streams is not None:
@@ -326,19 +363,24 @@ class GroupsDecider:
 
     def expire(self, now_ms: int) -> Decision[None]:
         """Let go of members whose time is over."""
-        decisions: list[Decision[None]] = []
-        for key in self.consumer.timers.take_due(now_ms):
-            group = self.groups.get(key.group_id)
-            if isinstance(group, ConsumerGroup):
-                decisions.append(self.consumer.expire(group, key.member_id, now_ms))
         return together(
             [
-                *decisions,
+                self._expire_consumer(now_ms),
                 self._expire_streams(now_ms),
                 self._expire_share(now_ms),
                 self.classic.expire(now_ms),
             ]
         )
+
+    def _expire_consumer(self, now_ms: int) -> Decision[None]:
+        if self._consumer is None:
+            return Decision((), None)
+        decisions: list[Decision[None]] = []
+        for key in self._consumer.timers.take_due(now_ms):
+            group = self.groups.get(key.group_id)
+            if is_consumer(group):
+                decisions.append(self._consumer.expire(group, key.member_id, now_ms))
+        return together(decisions)
 
     def _expire_streams(self, now_ms: int) -> Decision[None]:
         if self._streams is None:
@@ -346,7 +388,7 @@ class GroupsDecider:
         decisions: list[Decision[None]] = []
         for key in self._streams.timers.take_due(now_ms):
             group = self.groups.get(key.group_id)
-            if isinstance(group, StreamsGroup):
+            if is_streams(group):
                 decisions.append(self._streams.expire(group, key.member_id))
         return together(decisions)
 
@@ -356,7 +398,7 @@ class GroupsDecider:
         due = []
         for key in self._share.timers.take_due(now_ms):
             group = self.groups.get(key.group_id)
-            if isinstance(group, ShareGroup):
+            if is_share(group):
                 due.append((group, key.member_id))
         return self._share.expire(due)
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import ClassVar
 
 from magnetar.kafka.coordinators.decision import Token
 from magnetar.kafka.coordinators.facts import Committed, Committer, OffsetCommit
@@ -78,6 +79,7 @@ class InitialDelay:
 class ClassicGroup:
     """One group; members and topics keep the order in which they came."""
 
+    kind: ClassVar[str] = "classic"
     group_id: str
     state: GroupState = GroupState.EMPTY
     previous: GroupState = GroupState.EMPTY

@@ -15,29 +15,22 @@ from magnetar.broker.ownership import Owned
 from magnetar.kafka.coordinators.caller import Caller
 from magnetar.kafka.coordinators.committing import Committing
 from magnetar.kafka.coordinators.configs import GroupConfigs, SameForAll
-from magnetar.kafka.coordinators.consumer.group import ConsumerGroup
-from magnetar.kafka.coordinators.consumer.members import Beating, MakeTarget, ResolveRegexes
+from magnetar.kafka.coordinators.consumer.actions import ResolveRegexes
 from magnetar.kafka.coordinators.consumer.topics import NoTopics, Topics, resolve
-from magnetar.kafka.coordinators.consumer.views import consumer_view, described
 from magnetar.kafka.coordinators.decider import GroupsDecider
 from magnetar.kafka.coordinators.decision import Action, Decision, Marker, Token, Transaction
 from magnetar.kafka.coordinators.facts import Committed, Committer, OffsetCommit
-from magnetar.kafka.coordinators.kinds import AnyGroup
+from magnetar.kafka.coordinators.kinds import AnyGroup, is_consumer, is_share, is_streams
 from magnetar.kafka.coordinators.log import OffsetsLog
 from magnetar.kafka.coordinators.offsets import TopicPartition
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.shard import Shard
-from magnetar.kafka.coordinators.share.group import ShareGroup
 from magnetar.kafka.coordinators.share.settings import ShareSettings
-from magnetar.kafka.coordinators.streams.group import StreamsGroup
 from magnetar.kafka.coordinators.streams.settings import StreamsSettings
 from magnetar.kafka.coordinators.telling import Row, Telling
 from magnetar.kafka.coordinators.views import GroupView, view
 from magnetar.wire.kafka.errors import ErrorCode
-from magnetar.wire.kafka.messages.consumer_group_describe_response import DescribedGroup
-from magnetar.wire.kafka.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
-from magnetar.wire.kafka.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from magnetar.wire.kafka.messages.heartbeat_request import HeartbeatRequest
 from magnetar.wire.kafka.messages.heartbeat_response import HeartbeatResponse
 from magnetar.wire.kafka.messages.join_group_request import JoinGroupRequest
@@ -48,7 +41,12 @@ from magnetar.wire.kafka.messages.sync_group_request import SyncGroupRequest
 from magnetar.wire.kafka.messages.sync_group_response import SyncGroupResponse
 
 if TYPE_CHECKING:
+    from magnetar.kafka.coordinators.consumer.members import Beating
+    from magnetar.kafka.coordinators.share.group import ShareGroup
     from magnetar.kafka.coordinators.streams.members import BeatAnswer
+    from magnetar.wire.kafka.messages.consumer_group_describe_response import DescribedGroup
+    from magnetar.wire.kafka.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+    from magnetar.wire.kafka.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
     from magnetar.wire.kafka.messages.share_group_describe_response import (
         DescribedGroup as DescribedShareGroup,
     )
@@ -244,6 +242,10 @@ class GroupCoordinator:
                 request.group_id, lambda decider, token: decider.heartbeat(request, caller, now_ms)
             )
         except CoordinatorRefused as refused:
+            from magnetar.wire.kafka.messages.consumer_group_heartbeat_response import (
+                ConsumerGroupHeartbeatResponse,
+            )
+
             return ConsumerGroupHeartbeatResponse(error_code=refused.code, error_message=str(refused))
 
     async def share_heartbeat(
@@ -258,7 +260,7 @@ class GroupCoordinator:
     def share_group(self, group_id: str) -> ShareGroup | None:
         """Return a share group, to look at, None where there is none. Raises `CoordinatorRefused`."""
         group = self._shard(group_id).check_loaded().groups.get(group_id)
-        return group if isinstance(group, ShareGroup) else None
+        return group if is_share(group) else None
 
     async def make_share_group(self, group_id: str) -> ShareGroup:
         """Return a share group, made if there is none, durable then. Raises `CoordinatorRefused`."""
@@ -285,11 +287,9 @@ class GroupCoordinator:
 
     def _act(self, action: Action) -> Awaitable[object] | None:
         """Do what takes longer than a decision may."""
-        if isinstance(action, MakeTarget):
-            return asyncio.to_thread(action.make)
         if isinstance(action, ResolveRegexes):
             return resolve(self._topics, action.regexes, action.shows)
-        make = getattr(action, "make", None)  # a target of share groups, whose modules may not be loaded
+        make = getattr(action, "make", None)  # a target of a kind of groups whose module may not be loaded
         return None if make is None else asyncio.to_thread(make)
 
     # Offsets.
@@ -410,8 +410,10 @@ class GroupCoordinator:
 
     def describe_consumer(self, group_id: str) -> DescribedGroup:
         """Return a group of the consumer protocol, as it is told. Raises `CoordinatorRefused`."""
+        from magnetar.kafka.coordinators.consumer.views import described
+
         group = self._shard(group_id).check_loaded().groups.get(group_id)
-        if not isinstance(group, ConsumerGroup):
+        if not is_consumer(group):
             why = (
                 f"Group {group_id} not found."
                 if group is None
@@ -425,7 +427,7 @@ class GroupCoordinator:
         from magnetar.kafka.coordinators.share.views import described as described_share
 
         group = self._shard(group_id).check_loaded().groups.get(group_id)
-        if not isinstance(group, ShareGroup):
+        if not is_share(group):
             why = (
                 f"Group {group_id} not found." if group is None else f"Group {group_id} is not a share group."
             )
@@ -437,7 +439,7 @@ class GroupCoordinator:
         from magnetar.kafka.coordinators.streams.views import described as described_streams
 
         group = self._shard(group_id).check_loaded().groups.get(group_id)
-        if not isinstance(group, StreamsGroup):
+        if not is_streams(group):
             why = (
                 f"Group {group_id} not found."
                 if group is None
@@ -447,14 +449,16 @@ class GroupCoordinator:
         return described_streams(group)
 
     def _view(self, decider: GroupsDecider, group: AnyGroup, now_ms: int) -> GroupView:
-        if isinstance(group, StreamsGroup):
+        if is_streams(group):
             from magnetar.kafka.coordinators.streams.views import streams_view
 
             settings = self.configs.of(group.group_id, StreamsSettings)
             return streams_view(group, settings, decider.streams.timers, now_ms)
-        if isinstance(group, ConsumerGroup):
+        if is_consumer(group):
+            from magnetar.kafka.coordinators.consumer.views import consumer_view
+
             return consumer_view(group, self._topics, self.settings, decider.consumer.timers, now_ms)
-        if isinstance(group, ShareGroup):
+        if is_share(group):
             from magnetar.kafka.coordinators.share.views import share_view
 
             return share_view(

@@ -3,24 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from magnetar.kafka.coordinators.consumer.facts import facts_of, group_end
-from magnetar.kafka.coordinators.consumer.group import ConsumerGroup
 from magnetar.kafka.coordinators.decision import Fact
 from magnetar.kafka.coordinators.facts import group_fact
 from magnetar.kafka.coordinators.group import ClassicGroup
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
-from magnetar.kafka.coordinators.share.group import ShareGroup
-from magnetar.kafka.coordinators.streams.group import StreamsGroup
 from magnetar.wire.kafka.errors import ErrorCode
 
-AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+    from magnetar.kafka.coordinators.consumer.group import ConsumerGroup
+    from magnetar.kafka.coordinators.share.group import ShareGroup
+    from magnetar.kafka.coordinators.streams.group import StreamsGroup
+
+AnyGroup: TypeAlias = "ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup"
+
+
+# Of these a broker loads the modules of those kinds alone that it has, so that none is asked for by its class.
+
+
+def is_consumer(group: AnyGroup | None) -> TypeIs[ConsumerGroup]:
+    """Whether it is a group of the consumer protocol (KIP-848)."""
+    return group is not None and group.kind == "consumer"
+
+
+def is_share(group: AnyGroup | None) -> TypeIs[ShareGroup]:
+    """Whether it is a share group (KIP-932)."""
+    return group is not None and group.kind == "share"
+
+
+def is_streams(group: AnyGroup | None) -> TypeIs[StreamsGroup]:
+    """Whether it is a group of the streams protocol (KIP-1071)."""
+    return group is not None and group.kind == "streams"
 
 
 def gives_way(group: AnyGroup) -> bool:
     """Whether a group of another kind may take its name: a share group never gives it, as in Kafka."""
-    return group.is_empty and not isinstance(group, ShareGroup)
+    return group.is_empty and not is_share(group)
 
 
 class Kinds:
@@ -36,10 +57,12 @@ class Kinds:
         An empty group of another kind gives way, and leaves its offsets.
         """
         known = self.groups.get(group_id)
-        if isinstance(known, ConsumerGroup):
+        if is_consumer(known):
             return known, ()
         if not create:
             raise CoordinatorRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
+        from magnetar.kafka.coordinators.consumer.group import ConsumerGroup
+
         if known is None:
             return ConsumerGroup(group_id), ()
         if not isinstance(known, ClassicGroup) or not known.is_empty:
@@ -53,9 +76,11 @@ class Kinds:
     def share(self, group_id: str, *, create: bool) -> ShareGroup:
         """Return the share group of that name; one of another kind gives way to none."""
         known = self.groups.get(group_id)
-        if isinstance(known, ShareGroup):
+        if is_share(known):
             return known
         if known is None and create:
+            from magnetar.kafka.coordinators.share.group import ShareGroup
+
             return ShareGroup(group_id)
         raise CoordinatorRefused(
             ErrorCode.GROUP_ID_NOT_FOUND,
@@ -70,8 +95,10 @@ class Kinds:
         An empty classic group gives way, and leaves its offsets.
         """
         known = self.groups.get(group_id)
-        if isinstance(known, StreamsGroup):
+        if is_streams(known):
             return known, ()
+        from magnetar.kafka.coordinators.streams.group import StreamsGroup
+
         if known is None and create:
             return StreamsGroup(group_id), ()
         if known is None or not create or not isinstance(known, ClassicGroup) or not known.is_empty:
@@ -102,27 +129,33 @@ class Kinds:
 
 def end_of(group: AnyGroup) -> Iterable[Fact]:
     """Return the facts of a group's end, but for its offsets'."""
-    if isinstance(group, ShareGroup):
+    if is_share(group):
         from magnetar.kafka.coordinators.share import facts
 
         return facts.group_end(group)
-    if isinstance(group, StreamsGroup):
+    if is_streams(group):
         from magnetar.kafka.coordinators.streams import facts as streams_facts
 
         return streams_facts.group_end(group)
-    return group_end(group) if isinstance(group, ConsumerGroup) else (group_fact(group.group_id, None),)
+    if is_consumer(group):
+        from magnetar.kafka.coordinators.consumer import facts as consumer_facts
+
+        return consumer_facts.group_end(group)
+    return (group_fact(group.group_id, None),)
 
 
 def facts_about(group: AnyGroup) -> Iterable[Fact]:
     """Return the facts that make a group what it is, but for its offsets."""
-    if isinstance(group, ShareGroup):
+    if is_share(group):
         from magnetar.kafka.coordinators.share import facts
 
         return facts.facts_of(group)
-    if isinstance(group, StreamsGroup):
+    if is_streams(group):
         from magnetar.kafka.coordinators.streams import facts as streams_facts
 
         return streams_facts.facts_of(group)
-    if isinstance(group, ConsumerGroup):
-        return facts_of(group)
+    if is_consumer(group):
+        from magnetar.kafka.coordinators.consumer import facts as consumer_facts
+
+        return consumer_facts.facts_of(group)
     return () if group.stored is None else (group_fact(group.group_id, group.stored),)

@@ -50,7 +50,6 @@ class GroupMigration:
         self._consumer = consumer
         self._topics = topics
         self._settings = settings
-        consumer.on_downgrade = self._downgrade
 
     def upgrade(
         self, known: ClassicGroup, request: ConsumerGroupHeartbeatRequest, caller: Beating, now_ms: int
@@ -125,7 +124,7 @@ class GroupMigration:
             classic=ClassicSide(member.session_timeout_ms, member.protocols),
         )
 
-    def _downgrade(
+    def downgrade(
         self, group: ConsumerGroup, leaving: Collection[str], reason: str, now_ms: int, draft: Draft
     ) -> None:
         """Make a classic group of a consumer group whose members but for ``leaving`` are classic."""

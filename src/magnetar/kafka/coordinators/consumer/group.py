@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from magnetar.kafka.coordinators.facts import Committed, Committer, OffsetCommit
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
@@ -98,6 +98,7 @@ class ConsumerMember:
 class ConsumerGroup:
     """One group; members keep the order in which they came."""
 
+    kind: ClassVar[str] = "consumer"
     group_id: str
     epoch: int = 0
     """Grows with whatever asks for a new assignment."""

@@ -10,10 +10,11 @@ Each method gives a `Decision`, or raises `CoordinatorRefused` and then has chan
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
-from magnetar.kafka.coordinators.consumer.assignors import ASSIGNORS, Sizes, Subscriber, Targets
+from magnetar.kafka.coordinators.consumer.actions import MakeTarget, ResolveRegexes
+from magnetar.kafka.coordinators.consumer.assignors import Subscriber, Targets
 from magnetar.kafka.coordinators.consumer.facts import (
     current_fact,
     group_fact,
@@ -63,31 +64,6 @@ class Beating(NamedTuple):
     client_host: str
     api_version: int
     shows: Shows | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class MakeTarget(Action):
-    """A target to be made apart from the event loop, for an epoch of a group."""
-
-    group_id: str
-    epoch: int
-    assignor: str
-    subscribers: tuple[Subscriber, ...]
-    sizes: Sizes
-
-    def make(self) -> Targets:
-        """Return who should have what; takes a while."""
-        return ASSIGNORS[self.assignor](self.subscribers, self.sizes)
-
-
-@dataclass(frozen=True, slots=True)
-class ResolveRegexes(Action):
-    """Expressions to be held against the names of all topics."""
-
-    group_id: str
-    regexes: tuple[str, ...]
-    version: int
-    shows: Shows | None
 
 
 class Draft:

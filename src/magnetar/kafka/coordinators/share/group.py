@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NoReturn
+from typing import ClassVar, NoReturn
 
 from magnetar.kafka.coordinators.facts import Committed, Committer
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
@@ -43,6 +43,7 @@ class ShareMember:
 class ShareGroup:
     """One group; members keep the order in which they came."""
 
+    kind: ClassVar[str] = "share"
     group_id: str
     epoch: int = 0
     """Grows with whatever asks for a new assignment."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from magnetar.kafka.coordinators.facts import Committed, Committer, OffsetCommit
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
@@ -96,6 +96,7 @@ class StreamsMember:
 class StreamsGroup:
     """One group; members keep the order in which they came."""
 
+    kind: ClassVar[str] = "streams"
     group_id: str
     epoch: int = 1
     """Begins with 1: members that wait for the first assignment have that one, as 0 would mean to join again."""

@@ -1,0 +1,126 @@
+"""What only a few brokers need is loaded by those: all others are smaller without it, and start sooner."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+
+from tests.process import environment
+
+RECORDS = 20_000
+FEW = (
+    "typer",  # of the command line
+    "rich",
+    "confluent_kafka",
+    "magnetar.admin.live",
+    "argparse",  # with what it loads a megabyte
+    "lzma",
+    "random",
+    "http.client",  # to ask an identity provider
+    "magnetar.broker.cluster_ownership",  # of one of several brokers
+    "kazoo",
+    "jpype",
+    "re2",  # for patterns
+    "magnetar.kafka.coordinators.consumer.group",  # of groups that few have
+    "magnetar.kafka.coordinators.consumer.members",
+    "magnetar.kafka.coordinators.share.group",
+    "magnetar.kafka.coordinators.share.members",
+    "magnetar.kafka.coordinators.streams.group",
+    "magnetar.kafka.coordinators.streams.members",
+    "magnetar.wire.kafka.messages.consumer_group_heartbeat_request",
+    "magnetar.kafka.authorization.topics",  # of brokers that refuse something
+)
+# Says what it has loaded when it ends.
+_BROKER = """
+import json, sys
+from magnetar.cli.main import run
+status = run(["standalone", "--data", sys.argv[1], "--kafka", "127.0.0.1:0"])
+print(json.dumps(sorted(sys.modules)))
+sys.exit(status)
+"""
+
+
+class Broker:
+    """A broker that tells what it has loaded."""
+
+    def __init__(self, data: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _BROKER, data], stdout=subprocess.PIPE, text=True, env=environment()
+        )
+        assert self._process.stdout is not None
+        ready = next(line for line in self._process.stdout if line.startswith("ready "))
+        self.address = ready.split()[1].removeprefix("kafka=")
+
+    def end(self) -> set[str]:
+        """End it, and return the names of its modules."""
+        self._process.terminate()
+        said, _ = self._process.communicate()
+        assert self._process.returncode == 0
+        return set(json.loads(said.splitlines()[-1]))
+
+    def kill(self) -> None:
+        if self._process.returncode is None:
+            self._process.kill()
+            self._process.communicate()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    broker = Broker(tmp_path / "data")
+    yield broker
+    broker.kill()
+
+
+def test_a_broker_does_not_load_what_few_need(broker: Broker) -> None:
+    loaded = broker.end()
+    assert "magnetar.kafka.server" in loaded
+    assert loaded & set(FEW) == set()
+
+
+def test_nor_does_one_that_serves_what_most_clients_ask(broker: Broker) -> None:
+    produce(broker.address)
+    assert read(broker.address, group="g", assigned=False) == RECORDS
+    assert read(broker.address, group="", assigned=True) == RECORDS
+    loaded = broker.end()
+    assert {"magnetar.kafka.handlers.fetch", "magnetar.kafka.handlers.join_group"} <= loaded
+    assert loaded & set(FEW) == set()
+
+
+def test_what_was_not_loaded_is_when_it_is_asked_for(broker: Broker) -> None:
+    produce(broker.address)
+    assert read(broker.address, group="g", assigned=False, protocol="consumer") == RECORDS
+    loaded = broker.end()
+    assert "magnetar.kafka.coordinators.consumer.members" in loaded
+    assert "magnetar.kafka.coordinators.share.group" not in loaded
+
+
+def produce(address: str) -> None:
+    producer = Producer({"bootstrap.servers": address, "linger.ms": 5})
+    for number in range(RECORDS):
+        producer.produce("orders", b"%d" % number, key=b"%d" % (number % 7))
+        if number % 5_000 == 0:
+            producer.poll(0)
+    assert producer.flush() == 0
+
+
+def read(address: str, *, group: str, assigned: bool, protocol: str = "classic") -> int:
+    """Return how many records a consumer gets, until all have come."""
+    settings = {"bootstrap.servers": address, "group.id": group or "none", "auto.offset.reset": "earliest"}
+    consumer = Consumer({**settings, "group.protocol": protocol, "enable.auto.commit": bool(group)})
+    if assigned:
+        consumer.assign([TopicPartition("orders", 0, OFFSET_BEGINNING)])
+    else:
+        consumer.subscribe(["orders"])
+    seen = 0
+    while seen < RECORDS:
+        for message in consumer.consume(RECORDS, timeout=1):
+            assert message.error() is None, message.error()
+            seen += 1
+    consumer.close()
+    return seen
