@@ -34,6 +34,10 @@ FEW = (
     "magnetar.kafka.coordinators.streams.group",
     "magnetar.kafka.coordinators.streams.members",
     "magnetar.wire.kafka.messages.consumer_group_heartbeat_request",
+    "magnetar.kafka.transactions.coordinator",
+    "magnetar.kafka.transactions.decider",
+    "magnetar.kafka.transactions.metadata",
+    "magnetar.broker.transactions",
     "magnetar.kafka.authorization.topics",  # of brokers that refuse something
 )
 # Says what it has loaded when it ends.

@@ -250,8 +250,9 @@ class LiveBroker:
     def _open_transaction(self, partition: Partition) -> OpenTransaction | None:
         """Return the oldest transaction that is open in a partition, and whose it is."""
         for producer_id, first_offset in partition.producers.transactions.open().items():
+            made = self._services.transactions.made
             try:
-                known = self._services.transactions.list()
+                known = [] if made is None else made.list()
             except CoordinatorRefused:
                 known = []
             where = (partition.topic.kafka_name, partition.index)

@@ -46,7 +46,7 @@ from magnetar.broker.progress import Progress
 from magnetar.broker.settings import Settings
 from magnetar.broker.topic import Topic
 from magnetar.broker.topic_config import TopicConfig, check_overrides, check_together
-from magnetar.broker.transactions import PulsarTransactions
+from magnetar.broker.transaction_sides import PulsarTransactions
 from magnetar.ledger.port import LedgerEngine, LedgerPolicy
 from magnetar.metadata import BadVersion, MetadataStore
 from magnetar.metadata.cache import MetadataCache

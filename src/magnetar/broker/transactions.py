@@ -8,8 +8,8 @@ name.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
@@ -25,7 +25,6 @@ __all__ = [
     "InvalidTxnStatus",
     "Participants",
     "PulsarTransaction",
-    "PulsarTransactions",
     "TooManyTransactions",
     "TransactionNotFound",
     "TxnId",
@@ -202,30 +201,3 @@ class Participants(Protocol):
         What is given back tells when also what was acknowledged is durable where it belongs.
         """
         ...
-
-
-@dataclass(slots=True)
-class PulsarTransactions:
-    """One broker's. Each side says how the other one gets at it; neither is made before it is needed."""
-
-    coordinator_of: Callable[[], Coordinator] | None = None
-    """None where Kafka's handler does not run, which has the coordinator."""
-    participants_of: Callable[[], Participants] | None = None
-    """None until Pulsar's handler runs, which has the subscriptions."""
-    _waiting: list[asyncio.Future[None]] = field(default_factory=list)
-
-    def join(self, participants_of: Callable[[], Participants]) -> None:
-        """Topics and subscriptions are ready to be asked."""
-        self.participants_of = participants_of
-        waiting, self._waiting = self._waiting, []
-        for each in waiting:
-            if not each.done():
-                each.set_result(None)
-
-    async def participants(self) -> Participants:
-        """Return them once they are ready: a coordinator goes on before Pulsar's handler has started."""
-        while self.participants_of is None:
-            waits: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(waits)
-            await waits
-        return self.participants_of()

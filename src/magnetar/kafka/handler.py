@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from magnetar.broker.auth.tls import kafka_tls
 from magnetar.broker.background import end_all
@@ -40,6 +40,9 @@ from magnetar.kafka.tenancy import Tenancy
 from magnetar.kafka.wakeups import Wakeups
 from magnetar.ledger.port import wall_clock_ms
 from magnetar.schema_registry.settings import SchemaRegistrySettings
+
+if TYPE_CHECKING:
+    from magnetar.broker.transactions import Coordinator
 
 
 def monotonic_ms() -> int:
@@ -99,7 +102,6 @@ class KafkaProtocolHandler(ProtocolHandler):
             partitions=partitions,
             groups=groups,
             transactions=transactions,
-            admission=rooms.admission(transactions),
             shares=shares,
             fetch_sessions=FetchSessions(
                 self._settings.of(KafkaSettings).max_incremental_fetch_session_cache_slots,
@@ -141,7 +143,11 @@ class KafkaProtocolHandler(ProtocolHandler):
         broker.events.bundle_lost.append(follow)
         broker.events.bundle_acquired.append(follow)
         broker.progress.groups = GroupProgress(broker, groups)
-        broker.transactions.coordinator_of = transactions.of_pulsar
+
+        async def coordinator() -> Coordinator:
+            return (await transactions.get()).of_pulsar()
+
+        broker.transactions.coordinator_of = coordinator
         groups.telling.on_committed = broker.progress.committed
         groups.on_joining = broker.progress.joining_group
         broker.offers.add(self.services)
@@ -150,7 +156,7 @@ class KafkaProtocolHandler(ProtocolHandler):
         partitions.start()
         self._server.start()
         await groups.start()
-        await transactions.start()
+        await transactions.follow_ownership()
 
     def new_connection(self, listener: Listener) -> asyncio.BaseProtocol:
         return self._server.connection(listener)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker
@@ -22,12 +23,13 @@ from magnetar.kafka.producer_ids import ProducerIds
 from magnetar.kafka.settings import KafkaSettings
 from magnetar.kafka.shares.lazy import LazyShares
 from magnetar.kafka.topics_of_groups import TopicsOfGroups
-from magnetar.kafka.transactions.admission import Admission
-from magnetar.kafka.transactions.coordinator import TransactionCoordinator
-from magnetar.kafka.transactions.markers import Markers
+from magnetar.kafka.transactions.lazy import LazyTransactions
 
 if TYPE_CHECKING:
     from magnetar.kafka.shares.shares import Shares
+    from magnetar.kafka.transactions.admission import Admission
+    from magnetar.kafka.transactions.coordinator import TransactionCoordinator
+    from magnetar.kafka.transactions.markers import Markers
 
 
 class Rooms:
@@ -38,7 +40,6 @@ class Rooms:
     ) -> None:
         self.producer_ids = producer_ids
         self.others = OtherBrokers(broker)
-        self.markers = Markers(broker, partitions, self._end_offsets, self.others)
         self._broker = broker
         self._partitions = partitions
         self._settings = settings
@@ -59,23 +60,37 @@ class Rooms:
         self._groups[made.topic] = made
         return made
 
-    def transactions(self, topic: str = TRANSACTION_STATE) -> TransactionCoordinator:
-        """Return the transactions that are kept in a topic, not started yet."""
-        return TransactionCoordinator(
-            LedgerOffsetsLog(self._broker, self._partitions, topic),
-            self._settings.of(KafkaSettings),
-            self.producer_ids.take,
-            self.markers,
-            self._broker.background,
-            pulsars=self._broker.transactions if topic == TRANSACTION_STATE else None,
-        )
+    @cached_property
+    def markers(self) -> Markers:
+        """What ends transactions in partitions."""
+        from magnetar.kafka.transactions.markers import Markers
 
-    def admission(self, transactions: TransactionCoordinator, home: str = "") -> Admission:
-        """Return what tells, of a partition, whether it is of one of these transactions.
+        return Markers(self._broker, self._partitions, self._end_offsets, self.others)
+
+    def transactions(self, topic: str = TRANSACTION_STATE, home: str = "") -> LazyTransactions:
+        """Return the transactions that are kept in a topic, made when somebody asks for them.
 
         Other brokers are asked about those of a tenant as one who is at ``home`` there.
         """
-        return Admission(transactions, self.markers, self.others, self._broker.ownership.node_id, home)
+
+        def make() -> TransactionCoordinator:
+            from magnetar.kafka.transactions.coordinator import TransactionCoordinator
+
+            return TransactionCoordinator(
+                LedgerOffsetsLog(self._broker, self._partitions, topic),
+                self._settings.of(KafkaSettings),
+                self.producer_ids.take,
+                self.markers,
+                self._broker.background,
+                pulsars=self._broker.transactions if topic == TRANSACTION_STATE else None,
+            )
+
+        def admit(transactions: TransactionCoordinator) -> Admission:
+            from magnetar.kafka.transactions.admission import Admission
+
+            return Admission(transactions, self.markers, self.others, self._broker.ownership.node_id, home)
+
+        return LazyTransactions(make, admit, lambda: self._broker.get(topic) is not None)
 
     def shares(self, groups: GroupCoordinator, topic: str = SHARE_GROUP_STATE) -> LazyShares:
         """Return the share groups of a coordinator whose state is kept in a topic, made when somebody asks for them."""

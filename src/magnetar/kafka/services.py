@@ -19,8 +19,7 @@ from magnetar.kafka.wakeups import Wakeups
 if TYPE_CHECKING:
     from magnetar.kafka.coordinators.groups import GroupCoordinator
     from magnetar.kafka.shares.lazy import LazyShares
-    from magnetar.kafka.transactions.admission import Admission
-    from magnetar.kafka.transactions.coordinator import TransactionCoordinator
+    from magnetar.kafka.transactions.lazy import LazyTransactions
 
 
 @dataclass(slots=True)
@@ -30,8 +29,7 @@ class KafkaServices:
     broker: Broker
     partitions: Partitions
     groups: GroupCoordinator
-    transactions: TransactionCoordinator
-    admission: Admission
+    transactions: LazyTransactions
     shares: LazyShares
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds

@@ -30,8 +30,7 @@ from magnetar.kafka.services import KafkaServices
 
 if TYPE_CHECKING:
     from magnetar.kafka.shares.lazy import LazyShares
-    from magnetar.kafka.transactions.admission import Admission
-    from magnetar.kafka.transactions.coordinator import TransactionCoordinator
+    from magnetar.kafka.transactions.lazy import LazyTransactions
 
 _MAX_SPELLED = 10_000
 
@@ -83,9 +82,7 @@ class MakesCoordinators(Protocol):
 
     def groups(self, topic: str) -> GroupCoordinator: ...
 
-    def transactions(self, topic: str) -> TransactionCoordinator: ...
-
-    def admission(self, transactions: TransactionCoordinator, home: str) -> Admission: ...
+    def transactions(self, topic: str, home: str) -> LazyTransactions: ...
 
     def shares(self, groups: GroupCoordinator, topic: str) -> LazyShares: ...
 
@@ -120,17 +117,18 @@ class Tenancy:
         if tenant not in self._by_tenant:
             inside = f"{tenant}/{naming.metadata_namespace}"
             groups = self._rooms.groups(f"{inside}/{CONSUMER_OFFSETS}")
-            transactions = self._rooms.transactions(f"{inside}/{TRANSACTION_STATE}")
+            transactions = self._rooms.transactions(
+                f"{inside}/{TRANSACTION_STATE}", f"{tenant}/{naming.namespace}"
+            )
             shares = self._rooms.shares(groups, f"{inside}/{SHARE_GROUP_STATE}")
             self._by_tenant[tenant] = replace(
                 self._services,
                 groups=groups,
                 transactions=transactions,
-                admission=self._rooms.admission(transactions, f"{tenant}/{naming.namespace}"),
                 shares=shares,
             )
             await groups.start()
-            await transactions.start()
+            await transactions.follow_ownership()
         return replace(self._by_tenant[tenant], home=home)
 
     def coordinators(self) -> list[tuple[str, GroupCoordinator]]:

@@ -70,7 +70,7 @@ class PulsarProtocolHandler(ProtocolHandler):
             broker, topics, schemas, GroupCursors(broker, topics), self._clock, Watches(broker)
         )
         broker.offers.add(self.services)
-        self._join_transactions(broker, topics)
+        await self._join_transactions(broker, topics)
         InactiveTopicsSweep(broker, topics, self._clock)
         broker.events.topic_deleted.append(schemas.topic_deleted)
         namespaces = broker.namespaces
@@ -86,7 +86,7 @@ class PulsarProtocolHandler(ProtocolHandler):
         broker.figures.sources.append(PulsarFigures(self.services, self._server))
         self._server.start()
 
-    def _join_transactions(self, broker: Broker, topics: PulsarTopics) -> None:
+    async def _join_transactions(self, broker: Broker, topics: PulsarTopics) -> None:
         """Have the coordinator find topics and subscriptions, and where transactions are switched on clients find it.
 
         What was decided before they were switched off is ended all the same.
@@ -107,7 +107,9 @@ class PulsarProtocolHandler(ProtocolHandler):
         if self._has_transactions and coordinator_of is not None:
             from magnetar.pulsar.transactions.service import TransactionService
 
-            self.services.transactions = TransactionService(broker, topics, participants(), coordinator_of())
+            self.services.transactions = TransactionService(
+                broker, topics, participants(), await coordinator_of()
+            )
 
     def new_connection(self, listener: Listener) -> asyncio.BaseProtocol:
         return self._server.connection(listener)

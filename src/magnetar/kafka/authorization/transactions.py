@@ -48,31 +48,31 @@ FIRST_OF_BROKERS = 4
 CLUSTER_DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-def may_write_as(transactional_id: str, context: RequestContext, checks: Checks) -> bool:
+async def may_write_as(transactional_id: str, context: RequestContext, checks: Checks) -> bool:
     """WRITE on a transactional id."""
     if not checks.transacts(transactional_id):
         return False
     try:
-        found = context.kafka.transactions.describe(transactional_id)
+        found = (await context.kafka.transactions.get()).describe(transactional_id)
     except CoordinatorRefused:
         return True
     internal = context.kafka.groups.topic
     return all(checks.writes(topic) for topic in {each.topic for each in found.partitions} - {internal})
 
 
-def may_see(transactional_id: str, context: RequestContext, checks: Checks) -> bool:
+async def may_see(transactional_id: str, context: RequestContext, checks: Checks) -> bool:
     """DESCRIBE on a transactional id."""
     return (
         checks.operates()
         or checks.sees_transaction(transactional_id)
-        or may_write_as(transactional_id, context, checks)
+        or await may_write_as(transactional_id, context, checks)
     )
 
 
 async def init_producer_id(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
     """IDEMPOTENT_WRITE on the cluster, or WRITE on the transactional id."""
     if request.transactional_id:
-        allowed, code = may_write_as(request.transactional_id, context, checks), DENIED
+        allowed, code = await may_write_as(request.transactional_id, context, checks), DENIED
     else:
         allowed, code = checks.produces_somewhere(), CLUSTER_DENIED
     if allowed:
@@ -89,7 +89,7 @@ async def add_partitions_to_txn(
             return await answer(request, context)
         return AddPartitionsToTxnResponse(error_code=CLUSTER_DENIED)
     topics = request.v3_and_below_topics
-    if not may_write_as(request.v3_and_below_transactional_id, context, checks):
+    if not await may_write_as(request.v3_and_below_transactional_id, context, checks):
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_refused_topics(topics, DENIED))
     allowed, denied = await split(topics, lambda topic: checks.writes(topic.name))
     if not denied:
@@ -104,7 +104,7 @@ async def add_partitions_to_txn(
 
 async def add_offsets_to_txn(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
     """WRITE on the transactional id, READ on the group."""
-    if not may_write_as(request.transactional_id, context, checks):
+    if not await may_write_as(request.transactional_id, context, checks):
         return AddOffsetsToTxnResponse(error_code=DENIED)
     if not checks.uses(request.group_id):
         return AddOffsetsToTxnResponse(error_code=GROUP_DENIED)
@@ -113,7 +113,7 @@ async def add_offsets_to_txn(request: Any, context: RequestContext, checks: Chec
 
 async def end_txn(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
     """WRITE on the transactional id."""
-    if not may_write_as(request.transactional_id, context, checks):
+    if not await may_write_as(request.transactional_id, context, checks):
         return EndTxnResponse(error_code=DENIED)
     return await answer(request, context)
 
@@ -121,7 +121,7 @@ async def end_txn(request: Any, context: RequestContext, checks: Checks, answer:
 async def txn_offset_commit(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
     """WRITE on the transactional id, READ on the group, and READ on each topic."""
     code, denied = TOPIC_DENIED, request.topics
-    if not may_write_as(request.transactional_id, context, checks):
+    if not await may_write_as(request.transactional_id, context, checks):
         code, request.topics = DENIED, []
     elif not checks.uses(request.group_id):
         code, request.topics = GROUP_DENIED, []
@@ -172,9 +172,11 @@ async def describe_transactions(
     request: Any, context: RequestContext, checks: Checks, answer: Handler
 ) -> Any:
     """DESCRIBE on each transactional id; of its topics, those that may be seen."""
-    request.transactional_ids, denied = await split(
-        request.transactional_ids, lambda each: may_see(each, context, checks)
-    )
+    allowed: list[str] = []
+    denied: list[str] = []
+    async for each in paced(request.transactional_ids):
+        (allowed if await may_see(each, context, checks) else denied).append(each)
+    request.transactional_ids = allowed
     response = await answer(request, context)
     async for each in paced(response.transaction_states):
         each.topics = [topic for topic in each.topics if checks.sees(topic.topic)]
@@ -191,7 +193,7 @@ async def list_transactions(request: Any, context: RequestContext, checks: Check
         response.transaction_states = [
             each
             async for each in paced(response.transaction_states)
-            if may_see(each.transactional_id, context, checks)
+            if await may_see(each.transactional_id, context, checks)
         ]
     return response
 

@@ -23,7 +23,8 @@ async def add_offsets_to_txn(
     where = TransactionPartition(groups.topic, groups.partition_of(request.group_id))
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     try:
-        await context.kafka.transactions.add_partitions(
+        transactions = await context.kafka.transactions.get()
+        await transactions.add_partitions(
             request.transactional_id, producer, frozenset({where}), EACH_DECLARED
         )
     except CoordinatorRefused as refused:

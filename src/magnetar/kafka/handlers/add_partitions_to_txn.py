@@ -102,7 +102,7 @@ async def _decided(
     *,
     verify_only: bool,
 ) -> Mapping[TransactionPartition, ErrorCode]:
-    transactions, version = context.kafka.transactions, context.api_version
+    transactions, version = await context.kafka.transactions.get(), context.api_version
     try:
         if verify_only:
             codes = transactions.verify(transactional_id, producer, wanted)

@@ -33,7 +33,7 @@ async def describe_transactions(
 async def described(transactional_id: str, context: RequestContext) -> TransactionState:
     """Return what is known of one transactional id, or why it cannot be told."""
     try:
-        found = context.kafka.transactions.describe(transactional_id)
+        found = (await context.kafka.transactions.get()).describe(transactional_id)
     except CoordinatorRefused as refused:
         return TransactionState(error_code=refused.code, transactional_id=transactional_id)
     topics: dict[str, list[int]] = defaultdict(list)

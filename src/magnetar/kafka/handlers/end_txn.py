@@ -21,7 +21,8 @@ async def end_txn(request: EndTxnRequest, context: RequestContext) -> EndTxnResp
     """Answer when the decision is durable; its markers are written after that."""
     version = context.api_version
     try:
-        code, producer = await context.kafka.transactions.end(
+        transactions = await context.kafka.transactions.get()
+        code, producer = await transactions.end(
             request.transactional_id,
             ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
             committed=request.committed,

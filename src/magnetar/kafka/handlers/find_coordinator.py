@@ -62,5 +62,5 @@ async def _owner(key: str, key_type: int, context: RequestContext) -> Owned | No
     if key_type == _GROUP:
         return context.kafka.groups.owner_of(key)
     if key_type == _TRANSACTION:
-        return context.kafka.transactions.owner_of(key)
+        return (await context.kafka.transactions.get()).owner_of(key)
     return (await context.kafka.shares.get()).states.owner_of(key)

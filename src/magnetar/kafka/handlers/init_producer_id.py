@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.errors import code_for
 from magnetar.kafka.handlers.transactional import fenced_as
-from magnetar.kafka.transactions.decider import ProducerIdAndEpoch
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.init_producer_id_request import InitProducerIdRequest
 from magnetar.wire.kafka.messages.init_producer_id_response import InitProducerIdResponse
@@ -33,10 +32,13 @@ async def init_producer_id(request: InitProducerIdRequest, context: RequestConte
             return InitProducerIdResponse(
                 producer_id=await context.kafka.producer_ids.take(), producer_epoch=0
             )
+        from magnetar.kafka.transactions.decider import ProducerIdAndEpoch
+
         expected = None
         if request.producer_id != _NONE:
             expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
-        code, producer = await context.kafka.transactions.init_producer_id(
+        transactions = await context.kafka.transactions.get()
+        code, producer = await transactions.init_producer_id(
             request.transactional_id, request.transaction_timeout_ms, expected
         )
     except CoordinatorRefused as refused:

@@ -24,7 +24,7 @@ async def list_transactions(
     request: ListTransactionsRequest, context: RequestContext
 ) -> ListTransactionsResponse:
     """Answer with those that every filter lets through; states that do not exist are named, and let nothing through."""
-    transactions = context.kafka.transactions
+    transactions = await context.kafka.transactions.get()
     try:
         found = transactions.list()
     except CoordinatorRefused as refused:

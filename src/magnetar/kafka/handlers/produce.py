@@ -17,8 +17,6 @@ from magnetar.kafka.handlers.leaders import TELLS_LEADER, Misled, tell_leaders
 from magnetar.kafka.handlers.transactional import EPOCH_BUMPED, OF_BATCHES
 from magnetar.kafka.pace import MAX_SECONDS, drained, paced
 from magnetar.kafka.partitions.partition import Partition, PreparedBatch, RecordsRejected
-from magnetar.kafka.transactions.decider import ProducerIdAndEpoch
-from magnetar.kafka.transactions.metadata import TransactionPartition
 from magnetar.ledger.errors import LedgerError
 from magnetar.records.batch import TRANSACTIONAL, read_header
 from magnetar.records.errors import InvalidRecord, RecordsError, UnsupportedCompression
@@ -166,11 +164,15 @@ async def _admit(
     if partition.producers.has_open(header.producer_id, header.producer_epoch):
         return
     await partition.may_end_transactions()
+    from magnetar.kafka.transactions.decider import ProducerIdAndEpoch
+    from magnetar.kafka.transactions.metadata import TransactionPartition
+
     version = context.api_version
     producer = ProducerIdAndEpoch(header.producer_id, header.producer_epoch)
     where = TransactionPartition(partition.topic.kafka_name, partition.index)
+    admission = await context.kafka.transactions.admission()
     try:
-        code = await context.kafka.admission.admit(
+        code = await admission.admit(
             transactional_id, producer, where, EPOCH_BUMPED, adds=version >= _FIRST_THAT_ADDS
         )
     except CoordinatorRefused as refused:

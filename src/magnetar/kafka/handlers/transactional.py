@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker
 from magnetar.kafka.handlers.named_topic import named_topic
-from magnetar.kafka.transactions.metadata import TransactionPartition
 from magnetar.wire.kafka.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from magnetar.kafka.transactions.metadata import TransactionPartition
 
 EPOCH_BUMPED, EACH_DECLARED = 2, 0
 """``transaction.version``: with 2 each transaction has an epoch, and batches declare their partitions; before, not."""
@@ -43,6 +46,8 @@ def partition_of(
 
     Of ``internal`` topics other brokers may tell: what is written there are a group's offsets.
     """
+    from magnetar.kafka.transactions.metadata import TransactionPartition  # Produce needs the rest of this
+
     topic = named_topic(broker, name)
     if topic is None or not 0 <= index < topic.partitions:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

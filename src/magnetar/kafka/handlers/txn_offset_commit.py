@@ -54,9 +54,10 @@ async def _commit(
     name = request.transactional_id
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     where = TransactionPartition(groups.topic, groups.partition_of(request.group_id))
+    admission = await context.kafka.transactions.admission()
     try:
         # Without a wait from here to the group's decision: none of a transaction that has ended may come to it.
-        code = await context.kafka.admission.admit(
+        code = await admission.admit(
             name, producer, where, EPOCH_BUMPED, adds=context.api_version >= _FIRST_THAT_ADDS
         )
     except CoordinatorRefused as refused:

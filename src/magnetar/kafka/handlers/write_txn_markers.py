@@ -60,7 +60,8 @@ async def _write(asked: WritableTxnMarker, name: str, index: int, context: Reque
         asked.transaction_version,
     )
     try:
-        await context.kafka.transactions.write_marker(marker, TransactionPartition(name, index))
+        transactions = await context.kafka.transactions.get()
+        await transactions.write_marker(marker, TransactionPartition(name, index))
     except CoordinatorRefused as refused:
         return refused.code
     except (BrokerError, LedgerError, ProducerRefused) as error:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 from magnetar.broker.background import Background
 from magnetar.broker.ownership import Owned
 from magnetar.broker.producers import EndTransactionMarker
-from magnetar.broker.transactions import PulsarTransaction, PulsarTransactions, TxnId
+from magnetar.broker.transaction_sides import PulsarTransactions
+from magnetar.broker.transactions import PulsarTransaction, TxnId
 from magnetar.kafka.coordinators.decision import Action
 from magnetar.kafka.coordinators.groups import partition_of, steady_clock_ms
 from magnetar.kafka.coordinators.log import OffsetsLog

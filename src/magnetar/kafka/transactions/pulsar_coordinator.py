@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from magnetar.broker.ownership import Owned
+from magnetar.broker.transaction_sides import PulsarTransactions
 from magnetar.broker.transactions import (
     Ack,
     Acks,
     CoordinatorNotFound,
     CoordinatorNotReady,
     PulsarTransaction,
-    PulsarTransactions,
     TxnId,
     TxnPartition,
     TxnStatus,
