@@ -12,6 +12,7 @@ from magnetar.broker.core import Broker
 from magnetar.broker.errors import BrokerError
 from magnetar.broker.open_logs import OpenLog, Reason
 from magnetar.broker.settings import Settings
+from magnetar.broker.slices import sliced
 from magnetar.broker.topic import Topic
 from magnetar.broker.values import MAX_LONG
 from magnetar.ledger.errors import LedgerClosed, LedgerError
@@ -87,7 +88,7 @@ class Cleaner:
     async def _candidates(self) -> list[OpenLog]:
         """Return the logs with something to compact, opened if need be, and held."""
         found: list[OpenLog] = []
-        for topic in self._broker.topics():
+        async for topic in sliced(self._broker.topics()):
             if not topic.config.compacted:
                 continue
             for index, name in enumerate(topic.ledger_names()):

@@ -51,6 +51,8 @@ class OffloadPolicy:
 
     def over(self, below: OffloadPolicy) -> OffloadPolicy:
         """Return what is in force where this one says more than ``below``. Another driver's bucket is not taken."""
+        if self == _NOTHING:
+            return below
         if self.driver is not None and self.driver != below.driver:
             below = replace(below, bucket=None, region=None, endpoint=None, prefix=None, directory=None)
         said = {each.name: getattr(self, each.name) for each in fields(self)}
@@ -68,11 +70,16 @@ class OffloadPolicy:
         )
 
 
+_NOTHING = OffloadPolicy()
+
+
 def decode_offload_policy(content: Mapping[str, Any], *, strict: bool = False) -> OffloadPolicy:
     """Read Pulsar's ``OffloadPolicies``; raise ``ValueError`` that says what cannot be.
 
     Unless ``strict``, what a Pulsar broker let somebody say is taken as it is: an offload itself fails then.
     """
+    if not content:  # as most topics' are
+        return _NOTHING
     driver = content.get("managedLedgerOffloadDriver") or None
     if strict and driver is not None and driver not in DRIVERS:
         raise ValueError(f"managedLedgerOffloadDriver is one of {', '.join(DRIVERS)}, not {driver!r}")

@@ -136,8 +136,10 @@ class Offloading:
 
     def acts_on(self, topic: Topic) -> bool:
         """Whether anything is done for a topic without being asked."""
-        policy = self.policy(topic)
-        if policy.place is None or topic.internal:
+        return self._acts(topic, self.policy(topic))
+
+    def _acts(self, topic: Topic, policy: OffloadPolicy) -> bool:
+        if topic.internal or not policy.driver:
             return False
         at = policy.threshold_bytes, policy.threshold_ms
         return topic.config.remote_storage_enable or any(each is not None and each >= 0 for each in at)
@@ -163,11 +165,14 @@ class Offloading:
             raise failures[0]
 
     async def _look_at(self, topic: Topic, index: int) -> None:
-        acts, held = self.acts_on(topic), self._broker.open_logs.get(topic, index)
+        policy, held = self.policy(topic), self._broker.open_logs.get(topic, index)
+        acts = self._acts(topic, policy)
         if not acts and held is None:
             return
         ledgers = held.log.ledgers() if held is not None else await self._summaries(topic, index)
-        policy, now_ms = self.policy(topic), self.clock()
+        if not acts and not any(each.offload for each in ledgers):
+            return
+        now_ms = self.clock()
         leaving = due_to_leave(ledgers, policy, topic.config, now_ms) if acts else []
         going = due_to_go_here(ledgers, policy, topic.config, now_ms)
         if not (leaving or going):

@@ -48,6 +48,7 @@ class OpenLog:
     __slots__ = (
         "_gone",
         "_holders",
+        "_unheld",
         "asked",
         "bundle",
         "closed",
@@ -67,8 +68,9 @@ class OpenLog:
         bundle: Bundle,
         gone: Callable[[OpenLog], None],
         figures: LogFigures,
+        unheld: dict[OpenLog, None],
     ) -> None:
-        """``gone`` is called before holders are told that it closes."""
+        """``gone`` is called before holders are told that it closes; in ``unheld`` are all those that nobody holds."""
         self.topic = topic
         self.index = index
         self.log = log
@@ -83,8 +85,9 @@ class OpenLog:
         self.closed: Reason | None = None
         """Why it is closed, or about to be; None while it is open."""
         self.asked = True
-        """Whether somebody asked for it since `OpenLogs.close_unheld` looked: it may be about to hold it."""
+        """Whether somebody asked for it since `OpenLogs.close_unheld` last found it: it may be about to hold it."""
         self._gone = gone
+        self._unheld = unheld
         # One or two; a dictionary for each would be a twentieth of what an open partition takes.
         self._holders: tuple[Holder, ...] = ()
 
@@ -93,6 +96,8 @@ class OpenLog:
         self.check()
         if holder not in self._holders:
             self._holders += (holder,)
+            self._unheld.pop(self, None)
+            self.asked = False  # whoever has asked beside it holds it in this turn of the loop, too
 
     def keep(self, producers: ProducerStates) -> None:
         """Keep what was loaded of the producers for whoever holds the log next, and beside its checkpoints."""
@@ -118,6 +123,8 @@ class OpenLog:
     def leave(self, holder: Holder) -> None:
         """Hold the log no more, and be told nothing."""
         self._holders = tuple(each for each in self._holders if each is not holder)
+        if not self._holders and self.closed is None:
+            self._unheld[self] = None
 
     def check(self) -> None:
         """Raise why the log is closed, if it is: ``LedgerError`` or ``BrokerError``."""
@@ -160,6 +167,8 @@ class OpenLogs:
         self._entering: dict[asyncio.Future[None], Bundle] = {}
         """Logs that the engine is opening, by what tells that it has ended."""
         self._open: dict[tuple[bytes, int], OpenLog] = {}
+        self._unheld: dict[OpenLog, None] = {}
+        """Those of them that nobody holds: no other is looked at, however many there are."""
         self._figures: dict[tuple[bytes, int], LogFigures] = {}
         self.gone = LogFigures()
         """What was counted of topics that are deleted."""
@@ -221,7 +230,7 @@ class OpenLogs:
         log = await self._engine.open(topic.name.ledger_name(index), self._policy_of(topic), owned.epoch)
         key = topic.topic_id, index
         figures = self._figures.get(key) or LogFigures()
-        made = OpenLog(topic, index, log, bundle, self._gone, figures)
+        made = OpenLog(topic, index, log, bundle, self._gone, figures, self._unheld)
         log.on_closed.append(made.tell_closed)
         made.epochs = await leader_epochs.entered(self._store, topic, index, owned.epoch, log.log_end_offset)
         if topic.deleted:
@@ -234,11 +243,13 @@ class OpenLogs:
             made.keep(await producer_log.load(log))
         made.check()  # another owner may have taken it meanwhile
         self._open[key] = made
+        self._unheld[made] = None
         self._figures[key] = figures
         figures.log = log
         return made
 
     def _forget(self, gone: OpenLog) -> None:
+        self._unheld.pop(gone, None)
         key = gone.topic.topic_id, gone.index
         if self._open.get(key) is gone:
             del self._open[key]
@@ -252,8 +263,8 @@ class OpenLogs:
         The engine keeps those it is busy with.
         """
         unheld = []
-        async for each in sliced(self._open.values()):
-            if not each.is_held and not each.asked:
+        async for each in sliced(self._unheld):
+            if not each.asked:
                 unheld.append(each)
             each.asked = False
         for some in batched(unheld, _CLOSED_AT_ONCE):

@@ -57,7 +57,7 @@ class Retention:
     async def _opened_overdue(self, now_ms: int) -> list[OpenLog]:
         """Open, and hold, the logs that nobody has asked for, but that hold something which retention may take."""
         opened: list[OpenLog] = []
-        for topic in self._broker.topics():
+        async for topic in sliced(self._broker.topics()):
             config = topic.config
             if "delete" not in config.cleanup_policy or (
                 config.retention_ms < 0 and config.retention_bytes < 0

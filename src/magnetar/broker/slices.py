@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from time import perf_counter
 from typing import TypeVar
 
-SLICE_S = 0.002
+SLICE_S = 0.001
 """That such work holds the event loop at a stretch, about, in seconds."""
 T = TypeVar("T")
 
@@ -16,10 +16,11 @@ T = TypeVar("T")
 async def sliced(things: Iterable[T]) -> AsyncIterator[T]:
     """Yield a copy of ``things`` one by one, and between two of them, now and then, the event loop a turn.
 
-    So a thing may be gone when it comes.
+    So a thing may be gone when it comes. What an iterator makes is taken as it comes: a list of many thousand tuples
+    would be made at a stretch, and the collector of garbage look through all of them, again and again.
     """
     began = perf_counter()
-    for thing in list(things):
+    for thing in things if isinstance(things, Iterator) else list(things):
         yield thing
         if perf_counter() - began > SLICE_S:
             await asyncio.sleep(0)

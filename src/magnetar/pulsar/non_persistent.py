@@ -339,8 +339,9 @@ class NonPersistentTopics:
 
     async def sweep(self) -> None:
         """Forget what nobody has used for a while."""
-        async for key, topic in sliced(self._open.items()):
-            if self._open.get(key) is topic and topic.is_idle():
+        async for key in sliced(self._open):
+            topic = self._open.get(key)
+            if topic is not None and topic.is_idle():
                 del self._open[key]
 
     def close(self) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from itertools import takewhile
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import islice, takewhile
 
 from magnetar.broker.background import Repeated, end_all
 from magnetar.broker.core import Broker
@@ -29,6 +29,7 @@ from magnetar.records.errors import RecordsError
 
 _SWEEP_S = 1.0
 _SAVED_AT_ONCE = 500  # topics: their cursors share commits
+_LOOKED_AT_ONCE = 100
 _UNUSED_S = 60.0
 """How long a topic that nobody uses stays open; who has just looked it up may be about to use it."""
 _log = logging.getLogger("magnetar.pulsar")
@@ -315,12 +316,19 @@ class PulsarTopics:
     async def _let_go(self) -> None:
         """Close the topics that nobody has used for a while; who asks for one opens it again."""
         before = asyncio.get_running_loop().time() - _UNUSED_S
-        async for topic in sliced(takewhile(lambda each: self._unused[each] <= before, self._unused)):
-            since = self._unused.get(topic)
-            if since is None or since > before:
-                continue  # somebody came meanwhile
-            del self._unused[topic]
+        async for topic in sliced(self._taken_unused(before)):
             if topic.is_unused and not topic.is_unsettled:
                 self._forget(topic)
                 self._settle(topic)
         await self._broker.open_logs.close_unheld()
+
+    def _taken_unused(self, before: float) -> Iterator[PulsarTopic]:
+        """Take the topics that nobody has used since then, some at a time: they may be very many."""
+        while some := list(
+            islice(takewhile(lambda each: self._unused[each] <= before, self._unused), _LOOKED_AT_ONCE)
+        ):
+            for topic in some:
+                since = self._unused.get(topic)
+                if since is not None and since <= before:  # otherwise somebody came meanwhile
+                    del self._unused[topic]
+                    yield topic
