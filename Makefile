@@ -12,12 +12,12 @@ SOURCES := src tests tools examples benchmarks compat
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test fast lint types format docs codec mutants bench compat pins clean
+.PHONY: help install demo cluster-demo test fast lint types format docs codec mutants bench compat pins clean
 
 help: ## explain the targets
 	@printf '\n  Magnetar: Kafka clients, Pulsar'"'"'s storage model, Spark on the same ledgers.\n\n'
-	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' Makefile | \
-		while IFS=$$'\t' read -r name text; do printf '  \033[1mmake %-8s\033[0m %s\n' "$$name" "$$text"; done
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' Makefile | \
+		while IFS=$$'\t' read -r name text; do printf '  \033[1mmake %-13s\033[0m %s\n' "$$name" "$$text"; done
 	@printf '\n  New here?  make demo  shows it with real data;  make test  checks it.\n\n'
 
 .venv/installed: constraints.txt pyproject.toml tools/install.sh bin/magnetar-python
@@ -27,6 +27,9 @@ install: .venv/installed ## make .venv with all that is needed, and nothing else
 
 demo: .venv/installed ## 336,776 real flights: a Kafka client, our broker, a Spark table, a picture
 	@$(BIN)/python examples/flights/demo.py
+
+cluster-demo: .venv/installed ## the flights through three brokers and three bookies while one of each is killed (needs Java and Maven)
+	@$(BIN)/python examples/cluster/demo.py
 
 test: .venv/installed lint types ## the whole test suite, slow tests too
 	@$(PYTEST) $(WORKERS)

@@ -88,7 +88,7 @@ def make_table(data: Path, seen: Proof) -> bool:
         spark = job.session(data / "spark.log")
     began = time.monotonic()
     with console.status("Spark reads the ledgers ..."):
-        files = job.write(spark, data, TOPIC, path).urls()
+        files = job.write(spark, {"path": str(data)}, TOPIC, path).urls()
     console.print(
         f"[bold]4[/]  Spark turned the ledgers into [cyan]{path}[/] in {time.monotonic() - began:.1f} s"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -40,19 +40,25 @@ def session(log: Path) -> SparkSession:
 
 
 def read(
-    spark: SparkSession, data: Path, topic: str, ranges: Sequence[tables.OffsetRange] | None = None
+    spark: SparkSession,
+    place: Mapping[str, str],
+    topic: str,
+    ranges: Sequence[tables.OffsetRange] | None = None,
 ) -> DataFrame:
-    """Read the topic, or these offsets of it, past the broker; the columns are those of Spark's Kafka source."""
-    source = spark.read.format("magnetar").option("includeHeaders", "true")
+    """Read the topic, or these offsets of it; the columns are those of Spark's Kafka source.
+
+    ``place`` says where it is: a ``path`` to read past the broker, ``kafka.bootstrap.servers`` to fetch.
+    """
+    source = spark.read.format("magnetar").options(**place).option("includeHeaders", "true")
     if ranges is None:
-        return source.option("subscribe", topic).load(str(data))
+        return source.option("subscribe", topic).load()
     source = source.option("assign", json.dumps({topic: [each.partition for each in ranges]}))
     for name, ends in (
         ("startingOffsets", {each.partition: each.low for each in ranges}),
         ("endingOffsets", {each.partition: each.high for each in ranges}),
     ):
         source = source.option(name, json.dumps({topic: ends}))
-    return source.load(str(data))
+    return source.load()
 
 
 def transform(records: DataFrame) -> DataFrame:
@@ -63,13 +69,13 @@ def transform(records: DataFrame) -> DataFrame:
     ).select("topic", "partition", "offset", "timestamp", "key", "value", "headers", "flight.*")
 
 
-def write(spark: SparkSession, data: Path, topic: str, path: Path) -> tables.Table:
+def write(spark: SparkSession, place: Mapping[str, str], topic: str, path: Path) -> tables.Table:
     """Add what the table lacks of the topic, offsets and rows in one commit: to run it again changes nothing."""
-    table = tables.open(path, "parquet", schema=tables.schema_of(transform(read(spark, data, topic))))
+    table = tables.open(path, "parquet", schema=tables.schema_of(transform(read(spark, place, topic))))
     with table.writing():
-        ranges, topics = tables.missing(topic, table, options={"path": str(data)})
+        ranges, topics = tables.missing(topic, table, options=place)
         if ranges:
-            tables.append(table, transform(read(spark, data, topic, ranges)), ranges, topics)
+            tables.append(table, transform(read(spark, place, topic, ranges)), ranges, topics)
     return table
 
 
