@@ -39,6 +39,15 @@ FEW = (
     "magnetar.kafka.transactions.metadata",
     "magnetar.broker.transactions",
     "magnetar.kafka.authorization.topics",  # of brokers that refuse something
+    "magnetar.broker.auth.delegation_tokens",
+    "magnetar.broker.auth.tokens",
+    "magnetar.broker.auth.basic",
+    "magnetar.broker.auth.tls",
+    "magnetar.kafka.sasl.scram",
+    "magnetar.broker.client_quotas",
+    "magnetar.kafka.quotas.managers",
+    "magnetar.kafka.client_metrics.subscriptions",
+    "magnetar.kafka.configs.entries",
 )
 # Says what it has loaded when it ends.
 _BROKER = """

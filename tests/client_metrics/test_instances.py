@@ -50,13 +50,13 @@ async def house() -> House:
 
 async def test_of_whom_is_asked_what() -> None:
     made = await house()
-    assert not made.telemetry.is_asked_for
+    assert not made.metrics.subscriptions
     assert made.telemetry.subscribed(ZERO, LABELS)[1][1:] == (300_000, ())
     await made.subscribe("all", metrics="org.apache.kafka.producer.", interval_ms="60000")
     await made.subscribe("mine", metrics="org.apache.kafka.consumer.,org.apache.kafka.producer.",
                          interval_ms="1000", match="client_id=app-.*,client_source_address=10[.]0[.].*")  # fmt: skip
     await made.subscribe("others", metrics="*", interval_ms="100", match="client_id=app")
-    assert made.telemetry.is_asked_for
+    assert made.metrics.subscriptions
     first, wanted = made.telemetry.subscribed(ZERO, LABELS)
     assert wanted.interval_ms == 1000
     assert set(wanted.metrics) == {"org.apache.kafka.producer.", "org.apache.kafka.consumer."}
@@ -104,7 +104,7 @@ async def test_who_pushes_what_is_no_longer_asked_for_asks_again() -> None:
     again = made.telemetry.subscribed(instance_id, LABELS)[1]
     assert again.metrics == ("b",)
     await made.subscribe("s")
-    await until(lambda: not made.telemetry.is_asked_for)
+    await until(lambda: not made.metrics.subscriptions)
     assert made.metrics.own("s") == {}
 
 

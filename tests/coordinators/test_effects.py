@@ -129,8 +129,8 @@ async def test_nothing_is_sent_before_its_fact_is_durable() -> None:
     assert world.taken == [b"%d" % i for i in range(100)]
     again = taken_up(log, world, is_written=True)
     await again.reloaded()
-    assert again.decider is not None
-    assert again.decider.sent == {b"%d" % i: True for i in range(100)}
+    assert again.made is not None
+    assert again.made.sent == {b"%d" % i: True for i in range(100)}
     assert len(world.taken) == 100, "what is known to be sent is not sent again"
 
 
@@ -175,7 +175,7 @@ async def test_a_shard_that_starts_over_does_not_hear_of_what_was_sent_before() 
     assert world.taken == [HELD_BACK] * 2, "it was asked for again, as nothing says that it was sent"
     assert world.given_up == [HELD_BACK]
     world.gate.set()
-    await until(lambda: shard.decider is not None and shard.decider.sent == {HELD_BACK: True})
+    await until(lambda: shard.made is not None and shard.made.sent == {HELD_BACK: True})
     await shard.close()
 
 
@@ -190,6 +190,6 @@ async def test_a_partition_that_goes_elsewhere_sends_no_more() -> None:
     await until(lambda: world.given_up == [HELD_BACK])
     world.gate.set()
     there = taken_up(log, world, is_written=True)
-    await until(lambda: there.decider is not None and there.decider.sent == {HELD_BACK: True})
+    await until(lambda: there.made is not None and there.made.sent == {HELD_BACK: True})
     assert world.taken == [HELD_BACK] * 2
     await there.close()

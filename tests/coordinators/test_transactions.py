@@ -107,8 +107,7 @@ async def play(played: list[Any]) -> None:
         else:
             with suppress(CoordinatorRefused):  # there is no such group
                 shard.tell(partial(decide, model=model, offset=offset, verb=verb, about=about))
-        decider = shard.decider
-        assert decider is not None
+        decider = shard.check_loaded()
         found = {
             (group, topic, partition): committed.offset
             for group in decider.groups
@@ -185,8 +184,8 @@ async def test_a_transaction_that_ends_while_its_log_is_compacted() -> None:
             await shard.close()
         again = taken_up(is_written=True)
         await again.reloaded()
-        assert again.decider is not None
-        assert again.decider.offsets.fetch("g")["t"][0].offset == 9, ticks
+        assert again.made is not None
+        assert again.made.offsets.fetch("g")["t"][0].offset == 9, ticks
         await again.close()
 
 

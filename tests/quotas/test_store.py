@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.client_quotas import DEFAULT, ClientQuotas, InvalidQuota, QuotaEntity, check_quota
+from magnetar.broker.client_quotas import DEFAULT, ClientQuotas, QuotaEntity, check_quota
+from magnetar.broker.errors import InvalidQuota
 from magnetar.metadata import ANY, MemoryStore, MemoryTree, Put
 from magnetar.metadata.cache import MetadataCache
 from magnetar.wire.kafka.errors import ErrorCode

@@ -48,8 +48,8 @@ class House:
         self.service = service
         self.services = kafka(service).services
         self.now_s = 1000.0
-        self.services.quotas.clock = lambda: self.now_s
-        self.quotas: QuotaManagers = self.services.quotas
+        self.quotas: QuotaManagers = self.services.quotas.get()
+        self.quotas.clock = lambda: self.now_s
 
     async def limit(self, entity: QuotaEntity, **quotas: float | None) -> None:
         await self.services.broker.client_quotas.alter({entity: quotas})

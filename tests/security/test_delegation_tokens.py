@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from magnetar.admin.client import ask
-from magnetar.broker.auth.delegation_tokens import DelegationTokens, TokenExpired, TokenNotFound
+from magnetar.broker.auth.delegation_tokens import DelegationTokens
+from magnetar.broker.auth.errors import TokenExpired, TokenNotFound
 from magnetar.broker.security_settings import SecuritySettings
 from magnetar.metadata import MemoryStore
 from magnetar.metadata.cache import MetadataCache
@@ -248,10 +249,10 @@ def test_tokens_are_there_after_a_crash_and_of_no_use_with_another_secret(tmp_pa
 
 async def test_what_has_ended_is_forgotten_everywhere() -> None:
     store, settings = MemoryStore(), SecuritySettings(delegation_token_secret_key="s")
-    one = DelegationTokens(settings, MetadataCache(store))
-    other = DelegationTokens(settings, MetadataCache(store))
-    await one.start()
-    await other.start()
+    caches = MetadataCache(store), MetadataCache(store)
+    one, other = (DelegationTokens(settings, cache) for cache in caches)
+    await caches[0].follow(one)
+    await caches[1].follow(other)
     first = await one.create("a", "a", [], 1000, 0)
     second = await one.create("a", "a", [], 5000, 0)
     await until(lambda: len(other.all(0)) == 2)

@@ -6,14 +6,9 @@ import asyncio
 from dataclasses import dataclass
 
 from magnetar.admin.errors import AdminError, Invalid, NotThere
+from magnetar.broker.auth.errors import UnacceptableCredential
 from magnetar.broker.auth.scram import MECHANISMS, of_password
-from magnetar.broker.auth.scram_users import (
-    Alteration,
-    ScramUsers,
-    UnacceptableCredential,
-    check_iterations,
-    check_name,
-)
+from magnetar.broker.auth.scram_users import Alteration, ScramUsers, check_iterations, check_name
 from magnetar.broker.core import Broker
 from magnetar.metadata import MetadataError
 

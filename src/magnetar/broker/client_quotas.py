@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from ipaddress import IPv6Address, ip_address
 from typing import Any, NamedTuple
 
-from magnetar.broker.errors import BrokerError
+from magnetar.broker.errors import InvalidQuota
 from magnetar.broker.values import MAX_INT, MAX_LONG
 from magnetar.metadata import MUST_NOT_EXIST, Delete, MetadataCorrupt, Op, Put, Stored
 from magnetar.metadata.cache import MetadataCache
@@ -45,10 +45,6 @@ _LARGEST: Mapping[str, tuple[float, str] | None] = {
 """All quotas, with how large those may be that are whole numbers."""
 OF_CLIENTS = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE)
 OF_ADDRESSES = (CONNECTION_CREATION_RATE,)
-
-
-class InvalidQuota(BrokerError):
-    """An entity that cannot have quotas, or a quota that it cannot have."""
 
 
 class QuotaEntity(NamedTuple):

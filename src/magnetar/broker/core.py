@@ -10,14 +10,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from magnetar.broker import leader_epochs
 from magnetar.broker.auth.security import Security
 from magnetar.broker.background import Background
 from magnetar.broker.backlogs import Backlogs
 from magnetar.broker.catalog import Catalog, CatalogEvents
-from magnetar.broker.client_quotas import ClientQuotas
 from magnetar.broker.compaction import Compactions
 from magnetar.broker.connections import Connections
 from magnetar.broker.dynamic import DynamicSettings, check_dynamic
@@ -50,10 +49,15 @@ from magnetar.broker.transaction_sides import PulsarTransactions
 from magnetar.ledger.port import LedgerEngine, LedgerPolicy
 from magnetar.metadata import BadVersion, MetadataStore
 from magnetar.metadata.cache import MetadataCache
+from magnetar.metadata.when_there import WhenThere
+
+if TYPE_CHECKING:
+    from magnetar.broker.client_quotas import ClientQuotas
 
 _STRANGERS_PART = 8  # of the budget for clients' bytes, for those who have not said who they are
 T = TypeVar("T")
 _NO_POLICIES = NamespacePolicies()
+_CLIENT_QUOTAS = "/magnetar/client-quotas"
 _log = logging.getLogger("magnetar.broker")
 
 
@@ -146,7 +150,7 @@ class Broker:
         self.events.topic_changed.append(self.open_logs.apply_policy)
         self.backlogs = Backlogs(lambda: self.settings)
         self.namespaces = Namespaces(self.metadata, self.ownership.cluster)
-        self.client_quotas = ClientQuotas(self.metadata)
+        self.quotas_of_clients = WhenThere(_CLIENT_QUOTAS, self._made_client_quotas)
         self.naming = Naming(
             settings.names.kafka_tenant,
             settings.names.kafka_namespace,
@@ -192,14 +196,24 @@ class Broker:
         await self.metadata.follow(self._dynamic)
         await self.metadata.follow(self.namespaces)
         await self.security.start()
-        await self.metadata.follow(self.client_quotas)
+        await self.metadata.follow(self.quotas_of_clients)
         await self.namespaces.create(f"{self.naming.tenant}/{self.naming.namespace}")
         await self.namespaces.create(f"{self.naming.metadata_tenant}/{self.naming.metadata_namespace}")
         await self.metadata.follow(self._catalog)
         for topic in list(self._catalog.leaving.values()):
             await self._finish_deletion(topic)
 
+    def _made_client_quotas(self) -> ClientQuotas:
+        from magnetar.broker.client_quotas import ClientQuotas
+
+        return ClientQuotas(self.metadata)
+
     # Asking.
+
+    @property
+    def client_quotas(self) -> ClientQuotas:
+        """What clients may, for those who are given a quota."""
+        return self.quotas_of_clients.get()
 
     @property
     def version(self) -> int:

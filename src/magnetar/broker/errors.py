@@ -49,3 +49,7 @@ class InvalidPolicy(BrokerError):
 
 class HandlerError(BrokerError):
     """A protocol handler cannot be found, loaded or started."""
+
+
+class InvalidQuota(BrokerError):
+    """An entity that cannot have quotas, or a quota that it cannot have."""

@@ -12,10 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.address_file import forget_address, tell_address
-from magnetar.broker.auth.tls import (
-    HANDSHAKE_TIMEOUT_S,
-    SHUTDOWN_TIMEOUT_S,
-)
 from magnetar.broker.background import end_all
 from magnetar.broker.bundle_epochs import outgrown
 from magnetar.broker.core import Broker
@@ -193,13 +189,18 @@ class BrokerService:
         self, listener: Listener, connection: Callable[[], asyncio.BaseProtocol], **where: Any
     ) -> asyncio.Server:
         tls = listener.context
+        if tls is not None:
+            from magnetar.broker.auth.tls import HANDSHAKE_TIMEOUT_S, SHUTDOWN_TIMEOUT_S
+
+            where |= {
+                "ssl": tls,
+                "ssl_handshake_timeout": HANDSHAKE_TIMEOUT_S,
+                "ssl_shutdown_timeout": SHUTDOWN_TIMEOUT_S,
+            }
         return await asyncio.get_running_loop().create_server(
             connection,
             backlog=self.settings.connections.socket_listen_backlog_size,
             start_serving=False,
-            ssl=tls,
-            ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S if tls else None,
-            ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S if tls else None,
             **where,
         )
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from magnetar.broker.auth.tls import pulsar_client_auth, pulsar_tls
 from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.listeners import Endpoint, Listener, reachable
 from magnetar.broker.settings import Settings
@@ -44,6 +43,10 @@ def url_listeners(
 
 def with_tls(listeners: Sequence[Listener], settings: Settings) -> list[Listener]:
     """Return the listeners with what TLS is done with, of the ``tls.`` settings; raise `InvalidConfig`."""
+    if not any(each.tls for each in listeners):
+        return list(listeners)
+    from magnetar.broker.auth.tls import pulsar_tls
+
     return [replace(each, context=pulsar_tls(settings.security)) if each.tls else each for each in listeners]
 
 
@@ -66,7 +69,11 @@ def _listener(
 ) -> Listener:
     security = settings.security
     asks_all = security.authentication_enabled and not security.anonymous_user_role
-    protocol, asks = ("SSL", pulsar_client_auth(security)) if tls else ("PLAINTEXT", "none")
+    protocol, asks = "PLAINTEXT", "none"
+    if tls:
+        from magnetar.broker.auth.tls import pulsar_client_auth
+
+        protocol, asks = "SSL", pulsar_client_auth(security)
     return Listener(schemes[scheme], protocol, bind, advertised, asks_all, asks, scheme=scheme)
 
 

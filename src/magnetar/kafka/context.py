@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from magnetar.broker.auth import Access, Right, may
 from magnetar.broker.listeners import Listener
 from magnetar.broker.memory import Account
 from magnetar.broker.names import TopicName
 from magnetar.kafka.login import Login
-from magnetar.kafka.quotas.meters import Who
 from magnetar.kafka.services import KafkaServices
+
+if TYPE_CHECKING:
+    from magnetar.kafka.quotas.meters import Who
 
 ANONYMOUS = "ANONYMOUS"
 """Kafka's name for clients that nobody asks who they are."""
@@ -54,6 +57,8 @@ class RequestContext:
     @property
     def who(self) -> Who:
         """Whom the request counts for in quotas."""
+        from magnetar.kafka.quotas.meters import Who  # loaded where there are some
+
         principal = None if self.login is None else self.login.principal
         return Who(ANONYMOUS if principal is None else principal.role, self.client_id)
 

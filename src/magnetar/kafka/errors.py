@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from magnetar.broker import client_quotas
 from magnetar.broker import errors as broker
-from magnetar.broker.auth import delegation_tokens, scram_users
+from magnetar.broker.auth import errors as auth
 from magnetar.broker.ownership import NotOwned
 from magnetar.broker.producers import (
     InvalidProducerEpoch,
@@ -80,17 +79,17 @@ CODES: dict[type[BaseException], ErrorCode] = {
     TokenRequestNotAllowed: ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
     TokenAuthorizationFailed: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
     InvalidPrincipalType: ErrorCode.INVALID_PRINCIPAL_TYPE,
-    delegation_tokens.TokensDisabled: ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED,
-    delegation_tokens.TokenNotFound: ErrorCode.DELEGATION_TOKEN_NOT_FOUND,
-    delegation_tokens.TokenNotYours: ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH,
-    delegation_tokens.TokenExpired: ErrorCode.DELEGATION_TOKEN_EXPIRED,
+    auth.TokensDisabled: ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED,
+    auth.TokenNotFound: ErrorCode.DELEGATION_TOKEN_NOT_FOUND,
+    auth.TokenNotYours: ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH,
+    auth.TokenExpired: ErrorCode.DELEGATION_TOKEN_EXPIRED,
     InvalidRequest: ErrorCode.INVALID_REQUEST,
     SecurityDisabled: ErrorCode.SECURITY_DISABLED,
     ThrottlingQuotaExceeded: ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-    client_quotas.InvalidQuota: ErrorCode.INVALID_REQUEST,
+    broker.InvalidQuota: ErrorCode.INVALID_REQUEST,
     AlteredTwice: ErrorCode.DUPLICATE_RESOURCE,
-    scram_users.UserNotFound: ErrorCode.RESOURCE_NOT_FOUND,
-    scram_users.UnacceptableCredential: ErrorCode.UNACCEPTABLE_CREDENTIAL,
+    auth.UserNotFound: ErrorCode.RESOURCE_NOT_FOUND,
+    auth.UnacceptableCredential: ErrorCode.UNACCEPTABLE_CREDENTIAL,
     MetadataError: ErrorCode.KAFKA_STORAGE_ERROR,
     records.CorruptBatch: ErrorCode.CORRUPT_MESSAGE,
     records.InvalidRecord: ErrorCode.INVALID_RECORD,

@@ -142,13 +142,12 @@ class KafkaFigures:
         yield from self._of_requests()
         yield from self._of_connections()
         yield from self._of_broker()
-        telemetry = self._services.telemetry
-        yield FigureTable(_TELEMETRY, [("", telemetry.pushes, telemetry.pushed_bytes)])
+        yield FigureTable(_TELEMETRY, [("", *self._services.client_metrics.pushed)])
         if may(access, Right.see_cluster_configs):
             from magnetar.kafka.quotas.figures import quota_tables
 
             most = self._broker.settings.metrics.metrics_max_lines_per_figure
-            yield from quota_tables(self._services.quotas, most)
+            yield from quota_tables(self._services.quotas.get(), most)
 
     # -- topics
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from magnetar.broker.auth.tls import kafka_tls
 from magnetar.broker.background import end_all
 from magnetar.broker.core import Broker
 from magnetar.broker.handlers import ProtocolHandler
@@ -18,8 +17,7 @@ from magnetar.broker.ownership import Bundle
 from magnetar.broker.setting import HandlerSettings
 from magnetar.broker.settings import Settings
 from magnetar.broker.topic import Topic
-from magnetar.kafka.client_metrics.instances import Telemetry
-from magnetar.kafka.client_metrics.subscriptions import ClientMetrics
+from magnetar.kafka.client_metrics.lazy import LazyClientMetrics
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.share.settings import ShareSettings
 from magnetar.kafka.coordinators.streams.settings import StreamsSettings
@@ -30,7 +28,7 @@ from magnetar.kafka.listeners import parse_listeners
 from magnetar.kafka.other_brokers import OtherBrokers
 from magnetar.kafka.partitions.registry import Partitions
 from magnetar.kafka.producer_ids import ProducerIds
-from magnetar.kafka.quotas.managers import QuotaManagers
+from magnetar.kafka.quotas.lazy import LazyQuotas
 from magnetar.kafka.rooms import Rooms
 from magnetar.kafka.sasl import SERVED
 from magnetar.kafka.server import KafkaServer
@@ -81,10 +79,14 @@ class KafkaProtocolHandler(ProtocolHandler):
             _log.warning("SASL mechanisms that are enabled, but not served: %s", ", ".join(unserved))
 
     def listeners(self) -> Sequence[Listener]:
-        security = self._settings.security
+        security, wanted = self._settings.security, parse_listeners(self._settings)
+        if not any(each.tls for each in wanted):
+            return wanted
+        from magnetar.broker.auth.tls import kafka_tls
+
         return [
             replace(each, context=kafka_tls(security, each.client_auth)) if each.tls else each
-            for each in parse_listeners(self._settings)
+            for each in wanted
         ]
 
     async def start(self, broker: Broker) -> None:
@@ -95,8 +97,8 @@ class KafkaProtocolHandler(ProtocolHandler):
         groups = rooms.groups()
         transactions = rooms.transactions()
         shares = rooms.shares(groups)
-        client_metrics = ClientMetrics(broker.metadata)
-        await broker.metadata.follow(client_metrics)
+        client_metrics = LazyClientMetrics(broker.metadata, monotonic_ms)
+        await broker.metadata.follow(client_metrics.kept)
         self.services = KafkaServices(
             broker=broker,
             partitions=partitions,
@@ -110,13 +112,8 @@ class KafkaProtocolHandler(ProtocolHandler):
             ),
             producer_ids=rooms.producer_ids,
             wakeups=Wakeups(),
-            quotas=QuotaManagers(
-                broker.client_quotas,
-                self._settings.of(KafkaSettings),
-                broker.memory.account(lambda: None, known=True),
-            ),
+            quotas=LazyQuotas(broker, self._settings.of(KafkaSettings)),
             client_metrics=client_metrics,
-            telemetry=Telemetry(client_metrics, monotonic_ms),
         )
 
         tenancy: Tenancy | None = None

@@ -9,7 +9,6 @@ import re
 from dataclasses import replace
 
 from magnetar.broker.auth.authentication import names_certificates
-from magnetar.broker.auth.tls import kafka_client_auth
 from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.listeners import Endpoint, Listener, reachable
 from magnetar.broker.settings import Settings
@@ -63,7 +62,11 @@ def parse_listeners(settings: Settings, *, passes_logins_on: bool = False) -> tu
 def _secured(listener: Listener, settings: Settings, *, checks_logins: bool) -> Listener:
     """Return the listener with what it asks of its clients; `InvalidConfig` if nobody could meet that."""
     named_sasl = listener.protocol.startswith("SASL_")
-    asks = kafka_client_auth(settings.security) if listener.tls else "none"
+    asks = "none"
+    if listener.tls:
+        from magnetar.broker.auth.tls import kafka_client_auth
+
+        asks = kafka_client_auth(settings.security)
     if named_sasl and not settings.security.tls_require_trusted_client_cert_on_connect:
         asks = "none"  # as in Kafka: there SASL says who somebody is
     everybody = settings.security.authentication_enabled and not settings.security.anonymous_user_role

@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker
-from magnetar.kafka.client_metrics.instances import Telemetry
-from magnetar.kafka.client_metrics.subscriptions import ClientMetrics
+from magnetar.kafka.client_metrics.lazy import LazyClientMetrics
 from magnetar.kafka.fetch_sessions import FetchSessions
 from magnetar.kafka.pace import SharedTurn
 from magnetar.kafka.partitions.registry import Partitions
 from magnetar.kafka.producer_ids import ProducerIds
-from magnetar.kafka.quotas.managers import QuotaManagers
+from magnetar.kafka.quotas.lazy import LazyQuotas
 from magnetar.kafka.request_figures import Requests
 from magnetar.kafka.wakeups import Wakeups
 
@@ -34,9 +33,8 @@ class KafkaServices:
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     wakeups: Wakeups
-    quotas: QuotaManagers
-    client_metrics: ClientMetrics
-    telemetry: Telemetry
+    quotas: LazyQuotas
+    client_metrics: LazyClientMetrics
     requests: Requests = field(default_factory=Requests)
     """What is counted of requests, by the key of the API."""
     turn: SharedTurn = field(default_factory=SharedTurn)

@@ -23,7 +23,7 @@ from magnetar.broker.names import (
     TopicName,
 )
 from magnetar.broker.topic import Topic
-from magnetar.kafka.configs.entries import ConfigResourceType
+from magnetar.kafka.configs.resource_types import ConfigResourceType
 from magnetar.kafka.coordinators.groups import GroupCoordinator
 from magnetar.kafka.route import Names
 from magnetar.kafka.services import KafkaServices

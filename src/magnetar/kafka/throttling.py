@@ -62,7 +62,7 @@ async def throttled(
     """
     if context.is_stranger or api_key in _EXEMPT:
         return await coroutine
-    quotas, who = context.kafka.quotas, context.who
+    quotas, who = context.kafka.quotas.get(), context.who
     timed = Timed(coroutine, quotas.clock)
     response = await timed
     wait_ms = getattr(response, "throttle_time_ms", 0)

@@ -6,13 +6,15 @@ import base64
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.auth.basic import Passwords, WrongPassword
 from magnetar.broker.auth.certificates import role_of
-from magnetar.broker.auth.tokens import TokenInvalid, TokenVerifier
 from magnetar.broker.errors import BrokerError, InvalidConfig
 from magnetar.broker.security_settings import SecuritySettings
+
+if TYPE_CHECKING:
+    from magnetar.broker.auth.basic import Passwords, WrongPassword
+    from magnetar.broker.auth.tokens import TokenVerifier
 
 TOKEN, TLS, BASIC = "token", "tls", "basic"
 METHODS = (TOKEN, TLS, BASIC)
@@ -46,8 +48,17 @@ class Authentication:
     def __init__(self, settings: SecuritySettings, given: frozenset[str] = frozenset()) -> None:
         """Raise `InvalidConfig` for keys and providers that cannot be."""
         self.enabled = settings.authentication_enabled
-        self.tokens = TokenVerifier(settings, given)
-        self._passwords = Passwords(settings.basic_auth_conf) if settings.basic_auth_conf else None
+        # What checks tokens and passwords is loaded where there are some.
+        self._tokens: TokenVerifier | None = None
+        if _takes_tokens(settings):
+            from magnetar.broker.auth.tokens import TokenVerifier
+
+            self._tokens = TokenVerifier(settings, given)
+        self._passwords: Passwords | None = None
+        if settings.basic_auth_conf:
+            from magnetar.broker.auth.basic import Passwords
+
+            self._passwords = Passwords(settings.basic_auth_conf)
         self.methods = self._methods(settings)
         self._anonymous = settings.anonymous_user_role
         if self.enabled and not (self.methods or self._anonymous or settings.takes_scram):
@@ -59,7 +70,8 @@ class Authentication:
 
     def _methods(self, settings: SecuritySettings) -> tuple[str, ...]:
         named = [_method(name) for name in settings.authentication_providers]
-        if TOKEN in named and not self.tokens.has_keys:
+        has_keys = self._tokens is not None and self._tokens.has_keys
+        if TOKEN in named and not has_keys:
             raise InvalidConfig(
                 "authentication.providers names tokens, but no key of theirs is set: "
                 "token.secret.key, token.public.key, token.jwks or token.issuers"
@@ -71,7 +83,7 @@ class Authentication:
             or settings.ssl_truststore_location
             or settings.ssl_truststore_certificates
         )
-        possible = {TOKEN: self.tokens.has_keys, TLS: bool(trusts), BASIC: self._passwords is not None}
+        possible = {TOKEN: has_keys, TLS: bool(trusts), BASIC: self._passwords is not None}
         return tuple(method for method in METHODS if (method in named if named else possible[method]))
 
     def authenticate(
@@ -91,8 +103,11 @@ class Authentication:
             return self.by_certificate(certificate)
         if method == BASIC:
             return self._by_password(data)
+        from magnetar.broker.auth.tokens import TokenInvalid
+
+        assert self._tokens is not None
         try:
-            token = self.tokens.verify(_token(data))
+            token = self._tokens.verify(_token(data))
         except TokenInvalid as error:
             raise AuthenticationFailed(f"invalid token: {error}") from None
         return Principal(token.role, TOKEN, token.expires_at_s)
@@ -102,7 +117,7 @@ class Authentication:
         if method != TOKEN or TOKEN not in self.methods:
             return method == BASIC
         try:
-            return self.tokens.is_coming(_token(data))
+            return self._tokens is not None and self._tokens.is_coming(_token(data))
         except AuthenticationFailed:
             return False
 
@@ -119,10 +134,12 @@ class Authentication:
         ``address`` is the host that the client speaks from: of what takes long each host has its share.
         """
         passwords = self._passwords
-        if method == TOKEN and TOKEN in self.methods:
-            await self.tokens.prepare(_token(data))
+        if method == TOKEN and TOKEN in self.methods and self._tokens is not None:
+            await self._tokens.prepare(_token(data))
         if method != BASIC or passwords is None or BASIC not in self.methods:
             return self.authenticate(method, data, certificate)
+        from magnetar.broker.auth.basic import WrongPassword
+
         try:
             return Principal(await passwords.prove(_text(data), address), BASIC)
         except WrongPassword as error:
@@ -156,6 +173,8 @@ class Authentication:
         return self.anonymous()
 
     def _by_password(self, data: str | bytes) -> Principal:
+        from magnetar.broker.auth.basic import WrongPassword
+
         assert self._passwords is not None
         try:
             return Principal(self._passwords.check(_text(data)), BASIC)
@@ -186,6 +205,18 @@ class Authentication:
         if self.enabled and not self._anonymous:
             raise AuthenticationFailed("the client does not say who it is")
         return Principal(self._anonymous, "")
+
+
+def _takes_tokens(settings: SecuritySettings) -> bool:
+    """Whether anything is set of tokens; they may still have no keys."""
+    return bool(
+        settings.token_secret_key
+        or settings.token_public_key
+        or settings.token_jwks
+        or settings.token_issuers
+        or settings.token_audience_claim
+        or settings.token_audience
+    )
 
 
 def names_certificates(settings: SecuritySettings) -> bool:

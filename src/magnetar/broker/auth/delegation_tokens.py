@@ -13,8 +13,8 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 
+from magnetar.broker.auth.errors import TokenExpired, TokenNotFound, TokenNotYours, TokensDisabled
 from magnetar.broker.auth.scram import Credential, Mechanism, of_salted_password, salted
-from magnetar.broker.errors import BrokerError
 from magnetar.broker.security_settings import SecuritySettings
 from magnetar.metadata import ANY, MUST_NOT_EXIST, Delete, MetadataCorrupt, Op, Put, Stored
 from magnetar.metadata.cache import MetadataCache
@@ -22,22 +22,6 @@ from magnetar.metadata.cache import MetadataCache
 _ROOT = "/magnetar/delegation-tokens"
 _ITERATIONS = 4096
 _SALT_BYTES = 16
-
-
-class TokensDisabled(BrokerError):
-    """The broker has no secret to make tokens with."""
-
-
-class TokenNotFound(BrokerError):
-    """There is no token with this HMAC."""
-
-
-class TokenNotYours(BrokerError):
-    """Only its owner, who asked for it, and its renewers may renew and end a token."""
-
-
-class TokenExpired(BrokerError):
-    """The token has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +61,6 @@ class DelegationTokens:
     def enabled(self) -> bool:
         """Whether there is a secret to make tokens with."""
         return bool(self._secret)
-
-    async def start(self) -> None:
-        """Hold what is stored, and follow it."""
-        await self._cache.follow(self)
 
     def known(self) -> Iterable[str]:
         return tuple(self._tokens)

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
+from magnetar.broker.auth.errors import UnacceptableCredential, UserNotFound
 from magnetar.broker.auth.scram import (
     MAX_ITERATIONS,
     MAX_NAME_BYTES,
@@ -27,21 +28,12 @@ from magnetar.broker.auth.scram import (
     impostor,
     of_password,
 )
-from magnetar.broker.errors import BrokerError
 from magnetar.metadata import ANY, MUST_NOT_EXIST, BadVersion, Delete, MetadataCorrupt, Op, Put, Stored
 from magnetar.metadata.cache import MetadataCache
 
 _ROOT = "/magnetar/scram"
 _SECRET = f"{_ROOT}/secret"
 _SECRET_BYTES = 32
-
-
-class UserNotFound(BrokerError):
-    """There is no such user with a credential of that mechanism."""
-
-
-class UnacceptableCredential(BrokerError):
-    """A user's name, salt or number of iterations cannot be."""
 
 
 class Alteration(NamedTuple):

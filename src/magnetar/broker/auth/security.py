@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING
 from magnetar.broker.auth.acl_store import Acls
 from magnetar.broker.auth.authentication import Authentication
 from magnetar.broker.auth.authorization import Authorization
-from magnetar.broker.auth.delegation_tokens import DelegationTokens
 from magnetar.broker.auth.permissions import Permissions
 from magnetar.broker.auth.policies import Policies
 from magnetar.broker.auth.scram_users import ScramUsers
 from magnetar.broker.names import Naming
 from magnetar.broker.security_settings import SecuritySettings
 from magnetar.metadata.cache import MetadataCache
+from magnetar.metadata.when_there import WhenThere
 
 if TYPE_CHECKING:
+    from magnetar.broker.auth.delegation_tokens import DelegationTokens
     from magnetar.broker.namespaces import Namespaces
+
+
+_DELEGATION_TOKENS = "/magnetar/delegation-tokens"
 
 
 class Security:
@@ -41,10 +45,22 @@ class Security:
         )
         self.permissions = Permissions(namespaces, self.policies)
         self.scram = ScramUsers(metadata)
-        self.delegation_tokens = DelegationTokens(settings, metadata)
+        self._settings = settings
+        self._metadata = metadata
+        self._tokens = WhenThere(_DELEGATION_TOKENS, self._made_tokens)
 
     async def start(self) -> None:
         """Hold what is stored of it, and follow that."""
         await self.scram.start()
         await self.acls.start()
-        await self.delegation_tokens.start()
+        await self._metadata.follow(self._tokens)
+
+    def _made_tokens(self) -> DelegationTokens:
+        from magnetar.broker.auth.delegation_tokens import DelegationTokens
+
+        return DelegationTokens(self._settings, self._metadata)
+
+    @property
+    def delegation_tokens(self) -> DelegationTokens:
+        """Kafka's delegation tokens."""
+        return self._tokens.get()

@@ -11,7 +11,7 @@ from magnetar.kafka.authorization.checks import Checks, GuardFunction
 from magnetar.kafka.authorization.groups import DENIED as GROUP_DENIED
 from magnetar.kafka.authorization.topics import DENIED as TOPIC_DENIED
 from magnetar.kafka.authorization.topics import split
-from magnetar.kafka.configs.entries import ConfigResourceType
+from magnetar.kafka.configs.resource_types import ConfigResourceType
 from magnetar.kafka.operations import NOT_ASKED
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode

@@ -65,11 +65,6 @@ class Telemetry:
         self.pushes = 0
         self.pushed_bytes = 0
 
-    @property
-    def is_asked_for(self) -> bool:
-        """Whether anything is asked for of any client; otherwise none is told that it may be."""
-        return bool(self._metrics.subscriptions)
-
     def subscribed(self, instance_id: bytes, labels: Mapping[str, str]) -> tuple[bytes, WantedMetrics]:
         """Return a client's id, maybe a new one, and what it is to push; raise `TelemetryRefused` if it is too soon."""
         if instance_id == ZERO:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from enum import IntEnum
 from typing import Generic, NamedTuple, TypeVar
 
 from magnetar.broker.core import Broker
@@ -20,16 +19,6 @@ from magnetar.kafka.settings import KafkaSettings
 
 ADMIN_URL = "magnetar.admin.url"
 Row = TypeVar("Row")
-
-
-class ConfigResourceType(IntEnum):
-    """What may have configurations, by Kafka's numbers."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
 
 
 class ConfigEntry(NamedTuple):

@@ -11,7 +11,7 @@ from magnetar.broker.topic import Topic
 from magnetar.broker.topic_config import definition
 from magnetar.broker.values import render
 from magnetar.kafka.configs.changes import InvalidChange, Known
-from magnetar.kafka.configs.entries import ConfigResourceType
+from magnetar.kafka.configs.resource_types import ConfigResourceType
 from magnetar.kafka.coordinators.configs import GroupConfigs, Own, broker_value
 from magnetar.kafka.coordinators.configs import definition as group_definition
 

@@ -170,7 +170,7 @@ class GroupCoordinator:
     @property
     def loading(self) -> int:
         """How many partitions this broker has whose groups nobody can be told of yet."""
-        return sum(each.is_mine and each.decider is None for each in self._shards)
+        return sum(each.is_mine and not each.is_loaded for each in self._shards)
 
     async def _clean(self) -> None:
         self.expire_offsets()
@@ -179,7 +179,7 @@ class GroupCoordinator:
         """Forget offsets whose time is over; done regularly by itself."""
         now_ms = self._clock()
         for shard in self._shards:
-            shard.tell(lambda decider: decider.offsets.expire(now_ms))
+            shard.tell_of_what_is_there(lambda decider: decider.offsets.expire(now_ms))
 
     async def close(self) -> None:
         """Keep what was decided, then send away whoever waits."""
@@ -381,7 +381,9 @@ class GroupCoordinator:
     async def on_topic_deleted(self, kafka_name: str) -> None:
         """Forget what all groups committed for a topic that is gone."""
         for shard in self._shards:
-            shard.tell(lambda decider: decider.offsets.delete_topic(kafka_name), though_loading=True)
+            shard.tell_of_what_is_there(
+                lambda decider: decider.offsets.delete_topic(kafka_name), though_loading=True
+            )
 
     # For operators.
 
@@ -390,13 +392,18 @@ class GroupCoordinator:
         loaded.
         """
         now_ms = self._clock()
-        mine = [shard.check_loaded() for shard in self._shards if shard.is_mine]
-        return [self._view(decider, group, now_ms) for decider in mine for group in decider.groups.values()]
+        mine = [shard.look() for shard in self._shards if shard.is_mine]
+        return [
+            self._view(decider, group, now_ms)
+            for decider in mine
+            if decider is not None
+            for group in decider.groups.values()
+        ]
 
     def loaded_groups(self) -> Iterator[AnyGroup]:
         """Yield the groups themselves, to look at: those of this broker that are loaded."""
         for shard in self._shards:
-            decider = shard.decider if shard.is_mine else None
+            decider = shard.made if shard.is_mine else None
             if decider is not None:
                 yield from list(decider.groups.values())
 

@@ -34,7 +34,7 @@ D = TypeVar("D", bound=Decider)
 
 
 class Shard(Generic[D]):
-    """One partition. Its decider is None while it is not loaded.
+    """One partition. Its decider is there once it is loaded; where nothing is written, once something is asked of it.
 
     ``act`` carries out the decider's actions. They are begun in their order, and end in any. Of one for which it has
     nothing to wait for (None) the decider hears at once: all that it wanted is that its facts are durable.
@@ -53,7 +53,10 @@ class Shard(Generic[D]):
     ) -> None:
         self.partition = partition
         self._about = about
-        self.decider: D | None = None
+        self.is_loaded = False
+        """Whether it is known what is written."""
+        self.made: D | None = None
+        """The decider, to look at; None too where it would know nothing."""
         self.records = 0
         """How many records its log holds, as far as this process knows."""
         self._next_offset = 0
@@ -96,7 +99,7 @@ class Shard(Generic[D]):
         """Decide something that nobody waits for; while not loaded, not at all, or once it is."""
         if not self.is_mine:
             return
-        if self.decider is not None:
+        if self.is_loaded:
             decision = self._decide(decide)
             self._carry_out(decision.facts, decision.released, decision.actions)
         elif though_loading:
@@ -104,18 +107,37 @@ class Shard(Generic[D]):
 
     def check_loaded(self) -> D:
         """Return what decides here; raise `CoordinatorRefused` while nothing may, or another broker has to."""
+        self.check()
+        if self.made is None:
+            self.made = self._new_decider()
+        return self.made
+
+    def tell_of_what_is_there(
+        self, decide: Callable[[D], Decision[None]], *, though_loading: bool = False
+    ) -> None:
+        """Do as `tell` with what changes nothing where nothing is known."""
+        if self.made is not None or not self.is_loaded:
+            self.tell(decide, though_loading=though_loading)
+
+    def look(self) -> D | None:
+        """Return what decides here, None where nothing is known; raise `CoordinatorRefused` as `check_loaded` does."""
+        self.check()
+        return self.made
+
+    def check(self) -> None:
+        """Raise `CoordinatorRefused` while nothing may decide here, or another broker has to."""
         if self._closed:
             raise CoordinatorRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if not self.is_mine:
             raise CoordinatorRefused(ErrorCode.NOT_COORDINATOR)
-        if self.decider is None:
+        if not self.is_loaded:
             raise CoordinatorRefused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return self.decider
 
     def _decide(self, decide: Callable[[D], Decision[T]]) -> Decision[T]:
-        assert self.decider is not None
+        if self.made is None:
+            self.made = self._new_decider()
         try:
-            return decide(self.decider)
+            return decide(self.made)
         except CoordinatorRefused:
             raise
         except Exception:
@@ -187,7 +209,7 @@ class Shard(Generic[D]):
 
     def _hear(self, action: Action, result: object) -> None:
         """Also when the partition is about to go elsewhere: what was decided is finished."""
-        if self.decider is not None:
+        if self.made is not None:
             decision = self._decide(lambda decider: decider.done(action, result, self._clock()))
             self._carry_out(decision.facts, decision.released, decision.actions)
 
@@ -204,7 +226,7 @@ class Shard(Generic[D]):
 
         Facts decided meanwhile are appended after it, so whatever the mixture here, they have the last word.
         """
-        decider = self.decider
+        decider = self.made
         if decider is None or decider.foreign or self.records <= self._compact_at:
             return
         self._compact_at = max(SNAPSHOT_AFTER, SNAPSHOT_FACTOR * decider.live_facts())
@@ -226,7 +248,7 @@ class Shard(Generic[D]):
     # Deadlines.
 
     def _set_alarm(self) -> None:
-        wake_ms = None if self.decider is None else self.decider.wake_ms()
+        wake_ms = None if self.made is None else self.made.wake_ms()
         if self._alarm is not None:
             if wake_ms is not None and self._alarm_ms <= wake_ms:
                 return
@@ -257,14 +279,14 @@ class Shard(Generic[D]):
                 f"loading facts about {self._about} of partition", self._begin(gate), about=self.partition
             )
         else:
-            self.decider = self._new_decider()
+            self.is_loaded = True
             self.records = self._next_offset = self._compact_at = 0
 
     async def _begin(self, gate: asyncio.Semaphore) -> None:
         async with gate:
             await self.load()
-        if self.decider is not None:
-            self.on_loaded(self.decider)
+        if self.made is not None:
+            self.on_loaded(self.made)
 
     async def unload(self) -> None:
         """Finish what is decided, then send away whoever still waits: the partition goes to another broker."""
@@ -290,7 +312,7 @@ class Shard(Generic[D]):
                 tries += 1
                 await asyncio.sleep(wait_s)
             else:
-                self.decider = decider
+                self.made, self.is_loaded = decider, True
                 self.tell(lambda loaded: loaded.resume(self._clock()))
                 delayed, self._when_loaded = self._when_loaded, []
                 for decide in delayed:
@@ -322,7 +344,7 @@ class Shard(Generic[D]):
 
     def _dismiss(self, code: ErrorCode) -> None:
         """Forget everything, and send away whoever waits."""
-        self.decider = None
+        self.made, self.is_loaded = None, False
         self._facts, self._releases, self._actions = [], [], []
         for acting in self._acting:
             acting.cancel()

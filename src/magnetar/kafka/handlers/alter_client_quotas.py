@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.auth import Right
-from magnetar.broker.client_quotas import InvalidQuota, QuotaEntity, address_of, check_quota
+from magnetar.broker.client_quotas import QuotaEntity, address_of, check_quota
+from magnetar.broker.errors import InvalidQuota
 from magnetar.kafka.authorization.checks import Checks
 from magnetar.kafka.errors import REFUSALS, code_for
 from magnetar.kafka.pace import paced

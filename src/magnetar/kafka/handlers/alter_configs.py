@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from magnetar.kafka.configs.changes import InvalidChange, replaced
-from magnetar.kafka.configs.entries import ConfigResourceType
+from magnetar.kafka.configs.resource_types import ConfigResourceType
 from magnetar.kafka.configs.resources import alter
 from magnetar.kafka.errors import REFUSALS, code_for
 from magnetar.kafka.pace import paced
@@ -42,7 +42,7 @@ async def _answer(
             raise InvalidChange("Each resource must appear at most once.")
         after = replaced((config.name, config.value) for config in resource.configs)
         if kind == ConfigResourceType.CLIENT_METRICS:
-            await kafka.client_metrics.change(name, lambda _: after, validate_only=validate_only)
+            await kafka.client_metrics.get().change(name, lambda _: after, validate_only=validate_only)
         else:
             await alter(
                 kafka.broker,

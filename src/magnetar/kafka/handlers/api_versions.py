@@ -40,7 +40,7 @@ async def api_versions(request: ApiVersionsRequest, context: RequestContext) -> 
         context.software.name = request.client_software_name
         context.software.version = request.client_software_version
     answer = ApiVersionsResponse(api_keys=served())
-    if not context.kafka.telemetry.is_asked_for:
+    if not context.kafka.client_metrics.is_asked_for:
         # As in Kafka clients are not bothered with it where nothing is asked for.
         answer.api_keys = [row for row in answer.api_keys if row.api_key not in _TELEMETRY]
     if context.api_version >= _FIRST_WITH_EPOCH:

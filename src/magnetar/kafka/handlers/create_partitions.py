@@ -12,7 +12,6 @@ from magnetar.kafka.errors import REFUSALS, code_for
 from magnetar.kafka.handlers.assignments import PartRefused, check_assignment
 from magnetar.kafka.handlers.mutations import mutation_quota
 from magnetar.kafka.pace import paced
-from magnetar.kafka.quotas.managers import MutationQuota
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.create_partitions_request import (
     CreatePartitionsRequest,
@@ -25,6 +24,7 @@ from magnetar.wire.kafka.messages.create_partitions_response import (
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
+    from magnetar.kafka.quotas.managers import MutationQuota
 
 _FIRST_STRICT = 3
 """From this version on a client whose quota is used up is told so by an error (KIP-599)."""

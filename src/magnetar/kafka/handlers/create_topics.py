@@ -12,7 +12,6 @@ from magnetar.kafka.errors import REFUSALS, code_for
 from magnetar.kafka.handlers.assignments import PartRefused, check_assignment
 from magnetar.kafka.handlers.mutations import mutation_quota
 from magnetar.kafka.pace import drained, paced
-from magnetar.kafka.quotas.managers import MutationQuota
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from magnetar.wire.kafka.messages.create_topics_response import (
@@ -23,6 +22,7 @@ from magnetar.wire.kafka.messages.create_topics_response import (
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
+    from magnetar.kafka.quotas.managers import MutationQuota
 
 _REPLICAS = 1
 _TOO_MANY = "Excessively large number of partitions per request."

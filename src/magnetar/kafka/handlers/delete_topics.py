@@ -12,7 +12,6 @@ from magnetar.kafka.errors import REFUSALS, code_for
 from magnetar.kafka.handlers.assignments import PartRefused
 from magnetar.kafka.handlers.mutations import mutation_quota
 from magnetar.kafka.pace import paced
-from magnetar.kafka.quotas.managers import MutationQuota
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.delete_topics_request import DeleteTopicsRequest
 from magnetar.wire.kafka.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
@@ -20,6 +19,7 @@ from magnetar.wire.kafka.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
+    from magnetar.kafka.quotas.managers import MutationQuota
 
 _FIRST_STRICT = 5
 """From this version on a client whose quota is used up is told so by an error (KIP-599)."""

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from magnetar.kafka.client_metrics.entries import client_metrics_entries
 from magnetar.kafka.configs.entries import (
     ConfigEntry,
-    ConfigResourceType,
     TopicRows,
     broker_entries,
     default_entries,
     group_entries,
 )
 from magnetar.kafka.configs.loggers import logger_entries
+from magnetar.kafka.configs.resource_types import ConfigResourceType
 from magnetar.kafka.configs.resources import check_broker_name, find_topic
 from magnetar.kafka.errors import REFUSALS, code_for
 from magnetar.kafka.handlers.assignments import PartRefused
@@ -89,7 +89,7 @@ def _entries(kafka: KafkaServices, resource_type: int, name: str) -> list[Config
     if resource_type == ConfigResourceType.CLIENT_METRICS:
         if not name:
             raise PartRefused(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
-        return client_metrics_entries(kafka.client_metrics.own(name))
+        return client_metrics_entries(kafka.client_metrics.get().own(name))
     raise PartRefused(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
 
 

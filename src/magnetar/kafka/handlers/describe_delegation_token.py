@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker.auth import Right, may
 from magnetar.broker.auth.authorization import TokenId, TokenOwner
-from magnetar.broker.auth.delegation_tokens import DelegationToken, TokensDisabled
+from magnetar.broker.auth.delegation_tokens import DelegationToken
+from magnetar.broker.auth.errors import TokensDisabled
 from magnetar.kafka.errors import REFUSALS, code_for
 from magnetar.kafka.handlers.delegation_tokens import USER, asker
 from magnetar.kafka.pace import paced

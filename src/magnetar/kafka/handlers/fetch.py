@@ -85,8 +85,8 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         await asyncio.sleep(_LOOK_FOR_ROOM_S)
     settings = context.kafka.broker.settings.of(KafkaSettings)
     most = min(request.max_bytes, settings.fetch_max_bytes, _MAX_ANSWER_BYTES)
-    quotas = context.kafka.quotas
-    if quotas.enabled and (may := quotas.max_fetch_bytes(context.who)) is not None:
+    quotas = context.kafka.quotas.get() if context.kafka.quotas.enabled else None
+    if quotas is not None and (may := quotas.max_fetch_bytes(context.who)) is not None:
         most = min(most, may)  # more would be sure to be withheld
     limits = _Limits(
         min(most, max(memory.room_bytes, _MIN_ROOM)),
@@ -100,7 +100,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     if size < enough and not failed and asks and request.max_wait_ms > 0:
         rows = await _until_enough(request, context, asks, found, limits, enough, rows, ends)
     is_full = session is None or request.session_epoch <= 0
-    if not quotas.enabled:
+    if quotas is None:
         return await _answer(context, session, asks, found, rows, answer_all=is_full)
     wait_ms, is_withheld = quotas.fetched(context.who, sum(map(_size, rows)))
     if is_withheld:

@@ -21,7 +21,9 @@ async def get_telemetry_subscriptions(
     """Return what is asked for of this client, if it is not too soon to ask again."""
     instance_id = request.client_instance_id
     try:
-        instance_id, wanted = context.kafka.telemetry.subscribed(instance_id, labels_of(context, instance_id))
+        instance_id, wanted = context.kafka.client_metrics.telemetry.subscribed(
+            instance_id, labels_of(context, instance_id)
+        )
     except TelemetryRefused as refused:
         return GetTelemetrySubscriptionsResponse(error_code=refused.code)
     return GetTelemetrySubscriptionsResponse(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from magnetar.broker.core import Broker
 from magnetar.kafka.client_metrics.entries import known_of_client_metrics
 from magnetar.kafka.configs.changes import ConfigChange, InvalidChange, Op, changed, check
-from magnetar.kafka.configs.entries import ConfigResourceType
 from magnetar.kafka.configs.loggers import ROOT, set_level, unset_level
+from magnetar.kafka.configs.resource_types import ConfigResourceType
 from magnetar.kafka.configs.resources import alter, check_broker_name
 from magnetar.kafka.errors import REFUSALS, code_for
 from magnetar.kafka.pace import paced
@@ -55,7 +55,7 @@ async def _answer(
         if kind == ConfigResourceType.BROKER_LOGGER:
             _alter_loggers(kafka.broker, name, changes, validate_only=validate_only)
         elif kind == ConfigResourceType.CLIENT_METRICS:
-            await kafka.client_metrics.change(
+            await kafka.client_metrics.get().change(
                 name,
                 lambda own: changed(own, changes, lambda key: known_of_client_metrics(own, key)),
                 validate_only=validate_only,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.kafka.configs.entries import ConfigResourceType
+from magnetar.kafka.configs.resource_types import ConfigResourceType
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.list_config_resources_request import ListConfigResourcesRequest
 from magnetar.wire.kafka.messages.list_config_resources_response import (
@@ -34,7 +34,7 @@ async def list_config_resources(
         ConfigResourceType.TOPIC: [topic.kafka_name for topic in broker.topics() if broker.visible(topic)],
         ConfigResourceType.BROKER: [node],
         ConfigResourceType.BROKER_LOGGER: [node],
-        ConfigResourceType.CLIENT_METRICS: sorted(context.kafka.client_metrics.subscriptions),
+        ConfigResourceType.CLIENT_METRICS: sorted(context.kafka.client_metrics.get().subscriptions),
         ConfigResourceType.GROUP: context.kafka.groups.configs.groups(),
     }
     return ListConfigResourcesResponse(

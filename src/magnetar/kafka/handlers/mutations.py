@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.kafka.quotas.managers import MutationQuota
-
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
+    from magnetar.kafka.quotas.managers import MutationQuota
 
 
 def mutation_quota(context: RequestContext, first_strict: int) -> MutationQuota | None:
@@ -16,6 +15,6 @@ def mutation_quota(context: RequestContext, first_strict: int) -> MutationQuota 
     From version ``first_strict`` on of the API, a client whose quota is used up is told so by an error.
     """
     quotas = context.kafka.quotas
-    return (
-        quotas.mutations(context.who, strict=context.api_version >= first_strict) if quotas.enabled else None
-    )
+    if not quotas.enabled:
+        return None
+    return quotas.get().mutations(context.who, strict=context.api_version >= first_strict)

@@ -17,7 +17,7 @@ async def push_telemetry(request: PushTelemetryRequest, context: RequestContext)
     """Take what is asked for, as often as it is asked for."""
     instance_id = request.client_instance_id
     try:
-        context.kafka.telemetry.push(
+        context.kafka.client_metrics.telemetry.push(
             instance_id,
             labels_of(context, instance_id),
             request.subscription_id,

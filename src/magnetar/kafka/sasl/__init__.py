@@ -10,13 +10,10 @@ Which mechanism takes how many turns is its own affair.
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from magnetar.kafka.sasl.between_brokers import BrokerLogin
 from magnetar.kafka.sasl.exchange import Exchange, Proof
-from magnetar.kafka.sasl.oauthbearer import BearerLogin
-from magnetar.kafka.sasl.plain import PlainExchange
-from magnetar.kafka.sasl.scram import ScramLogin
 from magnetar.wire.kafka.mechanisms import BETWEEN_BROKERS
 
 if TYPE_CHECKING:
@@ -24,17 +21,20 @@ if TYPE_CHECKING:
 
 __all__ = ["SERVED", "Exchange", "Proof", "begin"]
 
-_EXCHANGES: dict[str, Callable[[Broker, str], Exchange]] = {
-    "PLAIN": PlainExchange,
-    "OAUTHBEARER": BearerLogin,
-    "SCRAM-SHA-256": ScramLogin,
-    "SCRAM-SHA-512": ScramLogin,
+# By their modules and classes: a broker loads those that somebody logs in by.
+_EXCHANGES = {
+    "PLAIN": ("plain", "PlainExchange"),
+    "OAUTHBEARER": ("oauthbearer", "BearerLogin"),
+    "SCRAM-SHA-256": ("scram", "ScramLogin"),
+    "SCRAM-SHA-512": ("scram", "ScramLogin"),
 }
 SERVED = tuple(_EXCHANGES)
 """What settings may enable for clients."""
-_EXCHANGES[BETWEEN_BROKERS] = BrokerLogin
+_EXCHANGES[BETWEEN_BROKERS] = ("between_brokers", "BrokerLogin")
 
 
 def begin(broker: Broker, mechanism: str) -> Exchange:
     """Return a new exchange of a mechanism that is served."""
-    return _EXCHANGES[mechanism](broker, mechanism)
+    module, name = _EXCHANGES[mechanism]
+    exchange: Callable[[Broker, str], Exchange] = getattr(import_module(f"{__name__}.{module}"), name)
+    return exchange(broker, mechanism)

@@ -121,7 +121,7 @@ class TransactionCoordinator:
     @property
     def loading(self) -> int:
         """How many partitions this broker has whose transactions nobody can be told of yet."""
-        return sum(each.is_mine and each.decider is None for each in self._shards)
+        return sum(each.is_mine and not each.is_loaded for each in self._shards)
 
     async def close(self) -> None:
         """Keep what was decided, then send away whoever waits."""
@@ -213,7 +213,8 @@ class TransactionCoordinator:
 
     def list(self) -> list[TransactionMetadata]:
         """Return all transactional ids of this broker; raises `CoordinatorRefused` while some are not loaded."""
-        mine = [shard.check_loaded() for shard in self._shards if shard.is_mine]
+        looked = [shard.look() for shard in self._shards if shard.is_mine]
+        mine = [each for each in looked if each is not None]
         found = [each for decider in mine for each in decider.transactions.values()]
         for decider in mine:
             if decider.pulsars is not None:
@@ -236,7 +237,7 @@ class TransactionCoordinator:
         txn = TxnId.parse(name)
         if txn is None or txn.most >= len(self._shards):
             return None
-        decider = self._shards[txn.most].decider
+        decider = self._shards[txn.most].made
         return None if decider is None or decider.pulsars is None else decider.pulsars.transactions.get(txn)
 
     def now_ms(self) -> int:

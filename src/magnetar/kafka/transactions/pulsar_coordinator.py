@@ -111,7 +111,7 @@ class PulsarCoordinator:
     def is_open(self, txn: TxnId, partition: TxnPartition) -> bool:
         if txn.most >= len(self._shards):
             return False
-        decider = self._shards[txn.most].decider
+        decider = self._shards[txn.most].made
         if decider is None or decider.pulsars is None:
             return False
         known = decider.pulsars.transactions.get(txn)
@@ -132,8 +132,8 @@ class PulsarCoordinator:
     def acks_on(self, topic: str, partition: int) -> Sequence[tuple[TxnId, TxnSubscription, Sequence[Ack]]]:
         found: list[tuple[TxnId, TxnSubscription, Sequence[Ack]]] = []
         for shard in self._shards:
-            if shard.decider is not None and shard.decider.pulsars is not None:
-                found += shard.decider.pulsars.acks_on(topic, partition)
+            if shard.made is not None and shard.made.pulsars is not None:
+                found += shard.made.pulsars.acks_on(topic, partition)
         return found
 
     # -- ending

@@ -1,0 +1,29 @@
+"""What of users and tokens can be refused; who keeps these may not be loaded where it is told to a client."""
+
+from __future__ import annotations
+
+from magnetar.broker.errors import BrokerError
+
+
+class TokensDisabled(BrokerError):
+    """The broker has no secret to make tokens with."""
+
+
+class TokenNotFound(BrokerError):
+    """There is no token with this HMAC."""
+
+
+class TokenNotYours(BrokerError):
+    """Only its owner, who asked for it, and its renewers may renew and end a token."""
+
+
+class TokenExpired(BrokerError):
+    """The token has ended."""
+
+
+class UserNotFound(BrokerError):
+    """There is no such user with a credential of that mechanism."""
+
+
+class UnacceptableCredential(BrokerError):
+    """A user's name, salt or number of iterations cannot be."""
