@@ -89,9 +89,12 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
         yield process
 
 
-def fill(address: str, topic: str, records: int = RECORDS, partitions: int = PARTITIONS) -> None:
-    admin = AdminClient({"bootstrap.servers": address})
-    admin.create_topics([NewTopic(topic, partitions)])[topic].result()
+def fill(
+    address: str, topic: str, records: int = RECORDS, partitions: int = PARTITIONS, *, make: bool = True
+) -> None:
+    if make:
+        admin = AdminClient({"bootstrap.servers": address})
+        admin.create_topics([NewTopic(topic, partitions)])[topic].result()
     producer = Producer({"bootstrap.servers": address, "linger.ms": 5, "batch.num.messages": 97})
     for number in range(records):
         producer.produce(topic, value=b"%d" % number, partition=number % partitions)

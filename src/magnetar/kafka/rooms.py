@@ -92,8 +92,11 @@ class Rooms:
 
         return LazyTransactions(make, admit, lambda: self._broker.get(topic) is not None)
 
-    def shares(self, groups: GroupCoordinator, topic: str = SHARE_GROUP_STATE) -> LazyShares:
-        """Return the share groups of a coordinator whose state is kept in a topic, made when somebody asks for them."""
+    def shares(self, groups: GroupCoordinator, topic: str = SHARE_GROUP_STATE, home: str = "") -> LazyShares:
+        """Return the share groups of a coordinator whose state is kept in a topic, made when somebody asks for them.
+
+        Other brokers are asked about those of a tenant as one who is at ``home`` there.
+        """
 
         def make() -> Shares:
             from magnetar.kafka.shares.shares import Shares
@@ -102,7 +105,9 @@ class Rooms:
                 self._broker,
                 self._partitions,
                 lambda group_id: groups.configs.of(group_id, ShareSettings),
+                self.others,
                 topic,
+                home,
             )
 
         return LazyShares(make, lambda: self._broker.get(topic) is not None)

@@ -84,7 +84,7 @@ class MakesCoordinators(Protocol):
 
     def transactions(self, topic: str, home: str) -> LazyTransactions: ...
 
-    def shares(self, groups: GroupCoordinator, topic: str) -> LazyShares: ...
+    def shares(self, groups: GroupCoordinator, topic: str, home: str) -> LazyShares: ...
 
 
 class Tenancy:
@@ -117,10 +117,9 @@ class Tenancy:
         if tenant not in self._by_tenant:
             inside = f"{tenant}/{naming.metadata_namespace}"
             groups = self._rooms.groups(f"{inside}/{CONSUMER_OFFSETS}")
-            transactions = self._rooms.transactions(
-                f"{inside}/{TRANSACTION_STATE}", f"{tenant}/{naming.namespace}"
-            )
-            shares = self._rooms.shares(groups, f"{inside}/{SHARE_GROUP_STATE}")
+            asks_as = f"{tenant}/{naming.namespace}"
+            transactions = self._rooms.transactions(f"{inside}/{TRANSACTION_STATE}", asks_as)
+            shares = self._rooms.shares(groups, f"{inside}/{SHARE_GROUP_STATE}", asks_as)
             self._by_tenant[tenant] = replace(
                 self._services,
                 groups=groups,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from magnetar.broker.auth import Right
 from magnetar.kafka.authorization import operations
 from magnetar.kafka.authorization.checks import FEW_TOPICS, Checks
 from magnetar.kafka.operations import NOT_ASKED
@@ -101,8 +102,9 @@ async def produce(request: Any, context: RequestContext, checks: Checks, answer:
 
 
 async def list_offsets(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
-    """DESCRIBE on each topic."""
-    request.topics, denied = await split(request.topics, lambda topic: checks.sees(topic.name))
+    """DESCRIBE on each topic; brokers ask each other where topics end."""
+    all_of_them = checks.on_cluster(Right.act_for_cluster)
+    request.topics, denied = await split(request.topics, lambda topic: all_of_them or checks.sees(topic.name))
     response = await answer(request, context)
     response.topics += await refused(denied, ListOffsetsTopicResponse, ListOffsetsPartitionResponse)
     return response

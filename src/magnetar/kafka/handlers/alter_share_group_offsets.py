@@ -60,6 +60,6 @@ async def alter_share_group_offsets(
 
 async def _begin_at(shares: Shares, key: ShareKey, start_offset: int) -> None:
     """Begin a state anew, in an epoch in which nobody who knows of the old one may write."""
-    state = await shares.states.read(key)
-    await shares.states.initialize(key, state.state_epoch + 1, start_offset)
+    state = await shares.anywhere.read(key)
+    await shares.anywhere.initialize(key, state.state_epoch + 1, start_offset)
     shares.forget(key)

@@ -26,8 +26,7 @@ async def delete_share_group_offsets(
     shares = await context.kafka.shares.get()
     try:
         find_empty_group(context, request.group_id)
-        await shares.states.loaded()
-        kept = list(shares.states.of_group(request.group_id))
+        kept = list(await shares.anywhere.of_group(request.group_id))
     except CoordinatorRefused as refused:
         return DeleteShareGroupOffsetsResponse(error_code=refused.code, error_message=str(refused))
     answers = []
@@ -42,7 +41,7 @@ async def delete_share_group_offsets(
         try:
             for key in kept:
                 if key.topic_id == topic.topic_id:
-                    await shares.states.delete(key)
+                    await shares.anywhere.delete(key)
                     shares.forget(key)
         except CoordinatorRefused as refused:
             answer.error_code, answer.error_message = refused.code, str(refused)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
-from magnetar.kafka.errors import code_for
 from magnetar.kafka.handlers.named_topic import named_topic
+from magnetar.kafka.handlers.share_lags import Lags
 from magnetar.kafka.handlers.share_offsets import find_group
 from magnetar.kafka.pace import paced
 from magnetar.kafka.shares.state import UNSET, ShareKey
@@ -25,7 +25,7 @@ from magnetar.wire.kafka.messages.describe_share_group_offsets_response import (
 if TYPE_CHECKING:
     from magnetar.broker.topic import Topic
     from magnetar.kafka.context import RequestContext
-    from magnetar.kafka.shares.shares import Shares
+    from magnetar.kafka.shares.states_anywhere import KnownState
 
 
 async def describe_share_group_offsets(
@@ -33,14 +33,16 @@ async def describe_share_group_offsets(
 ) -> DescribeShareGroupOffsetsResponse:
     """Tell of each group; without topics, of all that it reads, or has read."""
     shares = await context.kafka.shares.get()
-    await shares.states.loaded()
     groups = []
     async for asked in paced(request.groups):
         group = DescribeShareGroupOffsetsResponseGroup(group_id=asked.group_id)
         groups.append(group)
         try:
-            async for wanted in _wanted(asked, context, shares):
-                group.topics.append(await _topic(asked.group_id, wanted, context, shares))
+            states = await shares.anywhere.of_group(asked.group_id)
+            lags = Lags(context, shares)
+            async for wanted in _wanted(asked, context, states):
+                group.topics.append(await _topic(asked.group_id, wanted, states, lags))
+            await lags.fill()
         except CoordinatorRefused as refused:
             group.topics, group.error_code, group.error_message = [], refused.code, str(refused)
     return DescribeShareGroupOffsetsResponse(groups=groups)
@@ -53,7 +55,7 @@ class _Wanted(NamedTuple):
 
 
 async def _wanted(
-    asked: DescribeShareGroupOffsetsRequestGroup, context: RequestContext, shares: Shares
+    asked: DescribeShareGroupOffsetsRequestGroup, context: RequestContext, states: Iterable[ShareKey]
 ) -> AsyncIterator[_Wanted]:
     broker = context.kafka.broker
     if asked.topics is not None:
@@ -62,7 +64,7 @@ async def _wanted(
         return
     group = find_group(context, asked.group_id)
     found: dict[bytes, set[int]] = {}
-    for key in shares.states.of_group(asked.group_id):
+    for key in states:
         found.setdefault(key.topic_id, set()).add(key.partition)
     for target in group.targets.values():
         for topic_id, indexes in target.items():
@@ -74,7 +76,7 @@ async def _wanted(
 
 
 async def _topic(
-    group_id: str, wanted: _Wanted, context: RequestContext, shares: Shares
+    group_id: str, wanted: _Wanted, states: Mapping[ShareKey, KnownState], lags: Lags
 ) -> DescribeShareGroupOffsetsResponseTopic:
     answer = DescribeShareGroupOffsetsResponseTopic(topic_name=wanted.name)
     if wanted.topic is not None:
@@ -84,26 +86,9 @@ async def _topic(
         answer.partitions.append(row)
         if wanted.topic is None or not 0 <= index < wanted.topic.partitions:
             continue  # nobody has begun there: Kafka says no more of what does not exist
-        try:
-            await _fill(row, ShareKey(group_id, wanted.topic.topic_id, index), wanted.topic, context, shares)
-        except CoordinatorRefused as refused:
-            row.error_code, row.error_message = refused.code, str(refused)
-        except Exception as error:
-            row.error_code = code_for(error)
+        state = states.get(ShareKey(group_id, wanted.topic.topic_id, index))
+        if state is not None:
+            row.start_offset, row.leader_epoch = state.start_offset, state.leader_epoch
+            if state.start_offset != UNSET:
+                lags.want(row, wanted.topic, state)
     return answer
-
-
-async def _fill(
-    row: DescribeShareGroupOffsetsResponsePartition,
-    key: ShareKey,
-    topic: Topic,
-    context: RequestContext,
-    shares: Shares,
-) -> None:
-    state = shares.states.find(key)
-    if state is None:
-        return
-    row.start_offset, row.leader_epoch = state.start_offset, state.leader_epoch
-    if state.start_offset != UNSET:
-        log = (await context.kafka.partitions.get(topic, key.partition)).log
-        row.lag = max(log.high_watermark - state.start_offset - max(state.complete, 0), 0)

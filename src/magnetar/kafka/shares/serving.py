@@ -20,7 +20,7 @@ from magnetar.kafka.partitions.formats import Batch
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.shares.beginning import first_offset
 from magnetar.kafka.shares.state import UNSET, ShareKey
-from magnetar.kafka.shares.state_coordinator import ShareCoordinator
+from magnetar.kafka.shares.states_anywhere import StatesAnywhere
 from magnetar.ledger.errors import LedgerError
 from magnetar.records.batch import read_header
 from magnetar.wire.kafka.errors import ErrorCode
@@ -56,7 +56,7 @@ class ServedShare:
         self,
         key: ShareKey,
         partition: Partition,
-        states: ShareCoordinator,
+        states: StatesAnywhere,
         settings: Callable[[], ShareSettings],
         clock: Callable[[], int],
         gone: Callable[[ServedShare], None],
@@ -98,6 +98,10 @@ class ServedShare:
                 self.partition, self._settings().share_auto_offset_reset, self._clock()
             )
             await self._states.initialize(self.key, state.state_epoch, start)
+            # Whoever led before may have begun it first, elsewhere.
+            state = await self._states.read(self.key, self.leader_epoch)
+            self._state_epoch = state.state_epoch
+            start, batches = state.start_offset, state.batches
         self._machine = SharePartition(start, batches)
 
     # Giving.

@@ -12,12 +12,14 @@ from magnetar.kafka.coordinators.groups import steady_clock_ms
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.share.settings import ShareSettings
 from magnetar.kafka.offsets_log import LedgerOffsetsLog
+from magnetar.kafka.other_brokers import OtherBrokers
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.partitions.registry import Partitions
 from magnetar.kafka.shares.serving import ServedShare
 from magnetar.kafka.shares.sessions import SharedPartition, ShareSession, ShareSessions
 from magnetar.kafka.shares.state import ShareKey
 from magnetar.kafka.shares.state_coordinator import ShareCoordinator
+from magnetar.kafka.shares.states_anywhere import ON_ITS_WAY, StatesAnywhere
 from magnetar.wire.kafka.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -34,13 +36,22 @@ class Shares:
         broker: Broker,
         partitions: Partitions,
         settings_of: SettingsOf,
+        others: OtherBrokers,
         topic: str = SHARE_GROUP_STATE,
+        home: str = "",
         clock: Callable[[], int] = steady_clock_ms,
     ) -> None:
-        """``settings_of`` gives the settings in force for a group; ``topic`` is the one that states are kept in."""
+        """``settings_of`` gives the settings in force for a group; ``topic`` is the one that states are kept in.
+
+        Other brokers are asked about a tenant's groups as one who is at ``home`` there.
+        """
         self.broker = broker
         self.settings_of = settings_of
         self.states = ShareCoordinator(LedgerOffsetsLog(broker, partitions, topic), broker.background, clock)
+        """Those that this broker keeps, of whoever's partitions."""
+        self.anywhere = StatesAnywhere(self.states, others, broker.ownership, broker.background, home)
+        """Those of all brokers."""
+        self.others = others
         self.sessions = ShareSessions(
             lambda: broker.settings.of(ShareSettings).group_share_max_share_sessions,
             broker.memory.account(lambda: None, known=True),
@@ -81,13 +92,14 @@ class Shares:
 
     async def _load(self, key: ShareKey, partition: Partition) -> ServedShare:
         served = ServedShare(
-            key, partition, self.states, lambda: self.settings_of(key.group_id), self._clock, self._gone
+            key, partition, self.anywhere, lambda: self.settings_of(key.group_id), self._clock, self._gone
         )
         try:
             await served.load()
         except CoordinatorRefused as refused:
-            if refused.code is ErrorCode.NOT_COORDINATOR:  # another broker keeps it, or this one begins anew
-                raise CoordinatorRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(refused)) from refused
+            if refused.code in ON_ITS_WAY:
+                # Kafka's clients in Java end when they hear of a coordinator in answer to ShareFetch.
+                raise CoordinatorRefused(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(refused)) from refused
             raise
         self._served[key] = served
         return served
@@ -120,9 +132,8 @@ class Shares:
 
     async def delete_group(self, group_id: str) -> None:
         """Forget all that is kept of a group. Raises `CoordinatorRefused`."""
-        await self.states.loaded()
-        for key in self.states.of_group(group_id):
-            await self.states.delete(key)
+        for key in await self.anywhere.of_group(group_id):
+            await self.anywhere.delete(key)
             self.forget(key)
 
     async def forget_topic(self, topic: Topic) -> None:

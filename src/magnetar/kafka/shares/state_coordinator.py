@@ -66,6 +66,14 @@ class ShareCoordinator:
         topic_id = base64.urlsafe_b64encode(key.topic_id).rstrip(b"=").decode()
         return partition_of(f"{key.group_id}:{topic_id}:{key.partition}", len(self._shards))
 
+    def owner(self, key: ShareKey) -> Owned | None:
+        """Return the broker that has a state; None if nobody does now."""
+        return self._log.owner(self.partition_of(key))
+
+    def owners(self) -> list[Owned | None]:
+        """Return the broker that has each partition of states."""
+        return [self._log.owner(shard.partition) for shard in self._shards]
+
     def owner_of(self, text: str) -> Owned | None:
         """Return the broker that has the state of ``group:topic id:partition``; None if nobody does now."""
         return self._log.owner(partition_of(text, len(self._shards)))
@@ -81,10 +89,6 @@ class ShareCoordinator:
         for shard in self._shards:
             if shard.is_mine:
                 yield shard.check_loaded()
-
-    def find(self, key: ShareKey) -> ShareState | None:
-        """Return a state as it is now, if there is one."""
-        return self._shard(key).check_loaded().states.get(key)
 
     # Asking.
 

@@ -23,6 +23,8 @@ from magnetar.kafka.shares.state import (
 )
 from magnetar.wire.kafka.errors import ErrorCode
 
+FIRST_EPOCH = 0
+"""The state epoch in which a partition's leader begins a state that nobody has begun."""
 UPDATES_PER_SNAPSHOT = 500
 """Kafka's ``share.coordinator.snapshot.update.records.per.snapshot``."""
 _FACTS_AT_ONCE = 100
@@ -52,10 +54,14 @@ class ShareStates:
         return Decision((update_fact(key, state, ()),), state)
 
     def initialize(self, key: ShareKey, state_epoch: int, start_offset: int) -> Decision[ErrorCode]:
-        """Begin a state anew."""
+        """Begin a state anew; in the first epoch, only if there is none."""
         state = self.states.get(key)
         if state is not None and state_epoch < state.state_epoch:
             raise CoordinatorRefused(ErrorCode.FENCED_STATE_EPOCH)
+        if state is not None and state_epoch == FIRST_EPOCH and state.start_offset != UNSET:
+            # Of two brokers that led one after the other and found nothing, the slower one must not undo what the
+            # other's members have acknowledged since.
+            return Decision((), ErrorCode.NONE)
         epoch = 0 if state is None else state.snapshot_epoch + 1
         leads = 0 if state is None else state.leader_epoch
         state = ShareState(state_epoch, leads, start_offset, 0, snapshot_epoch=epoch)
