@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from magnetar.broker.memory import MemoryBudget
 from magnetar.broker.settings import Settings
-from magnetar.kafka import connection
+from magnetar.kafka import connection, reading
 from magnetar.kafka.context import RequestContext
 from magnetar.kafka.handlers import Route
 from magnetar.kafka.listeners import parse_listeners
@@ -33,6 +33,8 @@ from magnetar.records.framing import MAX_CUT
 from magnetar.wire.kafka.header import RequestHeader, encode_request_header
 
 MAX_WAITING = 6
+MAX_WAITING_BYTES = 100_000
+MAX_FRAME = 300_000
 LIMIT = 1 << 20
 READ_BYTES = 4 << 10  # of the socket at a time
 MIN_FRAME = 12  # it is by this that frames are estimated which are not cut yet
@@ -239,13 +241,14 @@ class House:
             quiet = 0 if self.socket.pump() else quiet + 1
             # What one read brings may be more than may wait, but no more is read then.
             assert self.waiting <= MAX_WAITING + READ_BYTES // MIN_FRAME + MAX_CUT + 1
+            assert self.connection._frames.waiting_bytes <= MAX_WAITING_BYTES + MAX_FRAME + 2 * READ_BYTES
             await asyncio.sleep(0)
 
     def check(self) -> None:
         """Bytes are left unread only for a reason that ends with an event that will come."""
         if self.socket.closed or not self.socket.unread:
             return
-        crowded = self.waiting > MAX_WAITING
+        crowded = self.waiting > MAX_WAITING or self.connection._frames.waiting_bytes > MAX_WAITING_BYTES
         short = self.memory.held_bytes >= LIMIT / 2
         muted = self.connection.conversation._unmuting is not None
         assert crowded or short or muted, "bytes to read, and room for them, but nobody reads"
@@ -321,7 +324,7 @@ KINDS = st.one_of(
 )
 SAY = st.tuples(
     st.just("say"),
-    st.tuples(KINDS, st.sampled_from([20, 20, 20, 3000, 40_000, 70_000, 300_000])).map(
+    st.tuples(KINDS, st.sampled_from([20, 20, 20, 3000, 40_000, 70_000, MAX_FRAME])).map(
         lambda each: (*each[0], each[1])
     ),
 )
@@ -344,7 +347,10 @@ def run(steps: list[tuple[str, Any]]) -> None:
     async def play() -> None:
         asyncio.get_running_loop().set_default_executor(AtOnce())
         house = House()
-        with patch.object(connection, "ROUTE_BY_KEY", house_of_stubs(house.engine)):
+        with (
+            patch.object(connection, "ROUTE_BY_KEY", house_of_stubs(house.engine)),
+            patch.object(reading, "MAX_WAITING_BYTES", MAX_WAITING_BYTES),
+        ):
             for step in steps:
                 await house.do(step)
             await house.finish()
@@ -365,39 +371,46 @@ def test_requests_that_want_no_answer_do_not_stop_it() -> None:
     run([*say, *[("answer", 1)] * 100, *say])
 
 
-def facts() -> Iterator[tuple[ReadingState, int, bool, ReadingState]]:
+def test_large_requests_do_not_pile_up() -> None:
+    """None of them may be begun before the first has its place; the rest stays in the socket."""
+    run([("say", (PRODUCE, b"W", 70_000))] * 40 + [("answer", 0)] * 100)
+
+
+def facts() -> Iterator[tuple[ReadingState, tuple[int, int], bool, ReadingState]]:
+    most = reading.MAX_WAITING_BYTES
     for state in (ReadingState.READING, ReadingState.MUTED, ReadingState.CROWDED, ReadingState.SHORT):
-        yield state, 3, True, ReadingState.CROWDED
-        yield state, 3, False, ReadingState.CROWDED
-        yield state, 2, True, ReadingState.READING
-        yield state, 2, False, ReadingState.SHORT
-    yield ReadingState.ENDED, 0, True, ReadingState.ENDED
+        for crowd in ((3, 0), (1, most + 1), (3, most + 1)):
+            yield state, crowd, True, ReadingState.CROWDED
+            yield state, crowd, False, ReadingState.CROWDED
+        yield state, (2, most), True, ReadingState.READING
+        yield state, (2, most), False, ReadingState.SHORT
+    yield ReadingState.ENDED, (0, 0), True, ReadingState.ENDED
 
 
 def test_who_is_muted_is_not_read_whatever_else_is_so() -> None:
     for waiting in (0, 3):
         for room in (True, False):
             said: list[bool] = []
-            reading = Reading(2, lambda room=room: room, said.append)  # type: ignore[misc]
-            reading.mute(True)
-            reading.look(waiting)
-            assert (reading.state, said) == (ReadingState.MUTED, [False])
-            reading.mute(False)
+            one = Reading(2, lambda room=room: room, said.append)  # type: ignore[misc]
+            one.mute(True)
+            one.look(waiting)
+            assert (one.state, said) == (ReadingState.MUTED, [False])
+            one.mute(False)
             assert said == [False]
-            reading.look(waiting)
+            one.look(waiting)
             assert (said == [False, True]) is (waiting == 0 and room)
-    reading.end()
-    reading.mute(True)
-    assert reading.state is ReadingState.ENDED
+    one.end()
+    one.mute(True)
+    assert one.state is ReadingState.ENDED
 
 
 def test_the_table() -> None:
     for before, waiting, room, after in facts():
         said: list[bool] = []
-        reading = Reading(2, lambda room=room: room, said.append)  # type: ignore[misc]
-        reading.state = before
-        reading.look(waiting)
-        assert reading.state is after
+        one = Reading(2, lambda room=room: room, said.append)  # type: ignore[misc]
+        one.state = before
+        one.look(*waiting)
+        assert one.state is after
         changed = (before is ReadingState.READING) is not (
             after is ReadingState.READING
         ) and before is not ReadingState.ENDED

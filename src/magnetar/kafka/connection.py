@@ -66,8 +66,8 @@ class KafkaConnection:
     """What goes on with one client. ``send`` takes an answer's parts; ``end`` closes the connection.
 
     ``account`` counts what has come and what is under way. ``went_on`` is called whenever requests may have been begun
-    or answered, with how many of them wait or are under way; ``hold`` with True when the client is to wait for its
-    quota, and with False, before ``went_on``, when it has.
+    or answered, with how many of them wait or are under way, and how many bytes those have that were not begun;
+    ``hold`` with True when the client is to wait for its quota, and with False, before ``went_on``, when it has.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class KafkaConnection:
         end: Callable[[], None],
         account: Account,
         login: Login | None = None,
-        went_on: Callable[[int], None] = lambda waiting: None,
+        went_on: Callable[[int, int], None] = lambda waiting, nbytes: None,
         hold: Callable[[bool], None] = lambda on: None,
     ) -> None:
         self.peer = peer
@@ -188,7 +188,8 @@ class KafkaConnection:
     def _look(self) -> None:
         """Count what is kept, and have it seen to whether to read on."""
         self._count()
-        self._went_on(self._frames.waiting + len(self._serving.in_flight))
+        frames = self._frames
+        self._went_on(frames.waiting + len(self._serving.in_flight), frames.waiting_bytes)
 
     def _count(self) -> None:
         """Charge what is kept now: a request that was answered in the event that brought it never is."""

@@ -19,6 +19,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum, auto
 
+MAX_WAITING_BYTES = 512 << 10
+"""Of whole requests that nobody has taken up, beyond which no more are read. What waits in the socket costs the broker
+nothing; what waits here is memory, and has left the processor's caches by the time that it is written to a log."""
+
 
 class ReadingState(Enum):
     """What a connection's reading is doing."""
@@ -27,7 +31,7 @@ class ReadingState(Enum):
     MUTED = auto()
     """Its client has used up what it may, and waits (KIP-219)."""
     CROWDED = auto()
-    """Enough of its requests wait; read on when some were taken up."""
+    """Enough of its requests wait, or large ones; read on when some were taken up."""
     SHORT = auto()
     """All clients together hold too much; read on when the budget says so."""
     ENDED = auto()
@@ -50,15 +54,16 @@ class Reading:
         self._may_take_more = may_take_more
         self._switch = switch
 
-    def look(self, waiting: int) -> None:
-        """Go to the state that the facts ask for; so many requests wait."""
+    def look(self, waiting: int, nbytes: int = 0) -> None:
+        """Go to the state that the facts ask for; so many requests wait, those not taken up have so many bytes."""
         if self.state is ReadingState.ENDED:
             return
-        if self.state is ReadingState.READING and waiting <= self.max_waiting and self._may_take_more():
+        is_crowded = waiting > self.max_waiting or nbytes > MAX_WAITING_BYTES
+        if self.state is ReadingState.READING and not is_crowded and self._may_take_more():
             return  # nearly always
         if self._is_muted:
             self._go_to(ReadingState.MUTED)
-        elif waiting > self.max_waiting:
+        elif is_crowded:
             self._go_to(ReadingState.CROWDED)
         elif self._may_take_more():
             self._go_to(ReadingState.READING)

@@ -92,6 +92,11 @@ class SizedFrames(ABC):
         return len(self._frames) + uncut
 
     @property
+    def waiting_bytes(self) -> int:
+        """How many bytes those have, and what is behind them uncut."""
+        return self._whole_bytes + (len(self._uncut) if self._uncut is not None else 0)
+
+    @property
     def are_taken(self) -> bool:
         """Whether ``next_frame`` has nothing to give, nor to raise."""
         return not self._frames and self._failure is None
