@@ -27,7 +27,7 @@ from flows import PARTITIONS, TOPIC, Flow, Received, Sent, Tabled, canonical, le
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
-from servers import Cluster
+from servers import Cluster, doctor
 
 if TYPE_CHECKING:
     from magnetar.pipeline.audit import Audit
@@ -207,6 +207,8 @@ class Run:
         png = self._data / "cluster.png"
         draw(self._samples, self._events, png)
         console.print(f"[bold]4[/]  The picture is [cyan]{png}[/]")
+        console.print("[bold]5[/]  [cyan]magnetar cluster doctor[/] says")
+        console.print(doctor(self._cluster), markup=False)
         return same and found.is_equal
 
 

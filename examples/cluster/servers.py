@@ -251,6 +251,13 @@ def free_ports(count: int) -> list[int]:
             each.close()
 
 
+def doctor(cluster: Cluster) -> str:
+    """Return what ``magnetar cluster doctor`` says of the cluster."""
+    bookies = f"zk+hierarchical://{cluster.hosts}/ledgers"
+    command = [_magnetar(), "cluster", "doctor", "--metadata", cluster.metadata, "--bookkeeper", bookies]
+    return subprocess.run(command, capture_output=True, text=True).stdout.rstrip()
+
+
 def _magnetar() -> Path:
     return Path(sys.executable).with_name("magnetar")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pulsar
 import pytest
@@ -355,6 +357,69 @@ def test_what_cannot_be_is_said(
     broker = BrokerProcess(cluster, tmp_path, 3, setting)
     assert broker.begin().wait() == 1
     assert said in broker.log.read_text()
+
+
+def asked(cluster: Cluster, command: str) -> dict[str, Any]:
+    """Return what ``magnetar cluster`` says of the cluster to a program."""
+    magnetar = str(Path(sys.executable).parent / "magnetar")
+    where = [
+        "--metadata",
+        f"zk:{cluster.hosts}/house",
+        "--bookkeeper",
+        f"zk+hierarchical://{cluster.hosts}/ledgers",
+    ]
+    done = subprocess.run([magnetar, "cluster", command, *where, "--json"], capture_output=True, text=True)
+    assert done.stdout, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def kinds(cluster: Cluster) -> set[str]:
+    return {each["kind"] for each in asked(cluster, "doctor")["findings"]} - {"unowned"}
+
+
+def test_the_status_says_what_kafkas_metadata_say(pair: list[BrokerProcess], cluster: Cluster) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap(pair)})
+    make_topic(admin, "status")
+    until_shared(admin, "status")
+    found = asked(cluster, "status")
+    assert found["names"] == ["house"]
+    metadata = admin.list_topics("status", timeout=10)
+    assert [each["node_id"] for each in found["brokers"] if each["is_controller"]] == [metadata.controller_id]
+    assert {each["node_id"] for each in found["brokers"]} == {each.number for each in pair}
+    for each in found["brokers"]:
+        (kafka,) = [at["address"] for at in each["endpoints"] if at["listener"] == "PLAINTEXT"]
+        assert kafka == f"127.0.0.1:{metadata.brokers[each['node_id']].port}"
+        assert each["bundles"] == sum(bundle["owner"] == each["node_id"] for bundle in found["bundles"]) > 0
+        assert abs(each["clock_ms"]) < 2000
+        assert each["quorums"] == {"ensemble": 2, "writeQuorum": 2, "ackQuorum": 2}
+    assert [each["state"] for each in found["bookies"]] == ["writable"] * 3
+    assert [each["mode"] for each in found["zookeeper"]] == ["standalone"]
+    assert kinds(cluster) == set()
+
+
+def test_the_doctor_sees_lost_bookies_and_a_broker_that_tells_nonsense(
+    pair: list[BrokerProcess], cluster: Cluster
+) -> None:
+    from kazoo.client import KazooClient
+
+    twin = {
+        "nodeId": 1,
+        "endpoints": {"PLAINTEXT": ["127.0.0.1", free_port()]},
+        "brokerVersionString": "0.0.1",
+        "lastUpdate": int(time.time() * 1000) - 60_000,
+    }
+    zookeeper = KazooClient(cluster.hosts)
+    zookeeper.start(60)
+    zookeeper.create("/house/loadbalance/brokers/twin:1", json.dumps(twin).encode(), ephemeral=True)
+    assert kinds(cluster) == {"broker-id", "unreachable", "versions", "clock"}
+    zookeeper.stop()
+    cluster.bookies[0].kill()
+    while "bookie-lost" not in kinds(cluster):  # ZooKeeper keeps its session for a while
+        time.sleep(0.2)
+    assert {"bookie-lost", "bookies-spare"} <= kinds(cluster)
+    cluster.bookies[0].start()
+    while kinds(cluster) - {"under-replicated"}:
+        time.sleep(0.2)
 
 
 def test_too_few_bookies_are_an_error_that_is_tried_again(

@@ -17,11 +17,12 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from itertools import islice, pairwise
 from typing import Any
 
+from magnetar import __version__
 from magnetar.broker.bundle_epochs import EPOCHS, highest_of_one
 from magnetar.broker.cluster_settings import ClusterSettings
 from magnetar.broker.errors import BrokerError
@@ -91,8 +92,11 @@ class ClusterOwnership(Ownership):
         session_s: float,
         *,
         come_back: Iterable[BrokerInfo] = (),
+        quorums: Mapping[str, int] | None = None,
     ) -> None:
         """``bundles`` is how many a new namespace gets; ``session_s`` how long the store keeps a silent session.
+
+        ``quorums`` are told to others, who look whether there are bookies enough (`magnetar cluster doctor`).
 
         Those that ``come_back`` are told of also while they are gone: they are begun again, and found where they were.
         """
@@ -104,6 +108,8 @@ class ClusterOwnership(Ownership):
         self.cluster = cluster
         self.node_id = node_id
         self._rack = rack
+        self._quorums = quorums or {}
+        self._started_ms = time.time_ns() // 1_000_000
         self._store = store
         self._count = bundles
         self._cache = MetadataCache(store)
@@ -186,7 +192,11 @@ class ClusterOwnership(Ownership):
             "nodeId": self.node_id,
             "rack": self._rack,
             "endpoints": {name: [each.host, each.port] for name, each in self._endpoints.items()},
-            "brokerVersionString": "magnetar",
+            "brokerVersionString": __version__,
+            "startTimestamp": self._started_ms,
+            # By this broker's clock: the node has the time of ZooKeeper's beside it.
+            "lastUpdate": time.time_ns() // 1_000_000,
+            "bookkeeper": self._quorums,
         }
         await self._cache.commit([Put(self._path, json.dumps(told).encode(), ANY, ephemeral=True)])
 
@@ -457,4 +467,9 @@ def of_cluster(settings: Settings, store: MetadataStore) -> ClusterOwnership:
         node.broker_rack,
         cluster.namespace_bundles,
         cluster.metadata_session_ms / 1000,
+        quorums={
+            "ensemble": cluster.bookkeeper_ensemble_size,
+            "writeQuorum": cluster.bookkeeper_write_quorum,
+            "ackQuorum": cluster.bookkeeper_ack_quorum,
+        },
     )

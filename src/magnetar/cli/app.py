@@ -15,6 +15,7 @@ from magnetar.admin.plain import plain
 from magnetar.cli import (
     audit,
     bookkeeper,
+    cluster,
     config,
     consume,
     explain,
@@ -135,6 +136,7 @@ app.add_typer(txn.app, name="txn")
 app.add_typer(config.app, name="config")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(migrate.app, name="migrate")
+app.add_typer(cluster.app, name="cluster")
 app.add_typer(bookkeeper.app, name="bookkeeper")
 app.add_typer(token.app, name="token")
 app.add_typer(permission.app, name="permission")

@@ -21,7 +21,7 @@ def run(config: Path, overrides: Sequence[str]) -> int:
     except BrokerError as error:
         print(f"magnetar: {error}", file=sys.stderr)
         return 2
-    given = _cluster(named)
+    given = cluster_of(named)
     if not given and not any(each.startswith("metadata.url=zk:") for each in overrides):
         print(f"magnetar: {config} names no cluster", file=sys.stderr)
         print(
@@ -32,7 +32,7 @@ def run(config: Path, overrides: Sequence[str]) -> int:
     return standalone.run(None, None, None, None, None, config, [*given, *overrides], _URLS)
 
 
-def _cluster(named: dict[str, str]) -> list[str]:
+def cluster_of(named: dict[str, str]) -> list[str]:
     """Return the settings that make a broker one of a cluster; none where the file names none."""
     if "metadata.url" in named:
         return [] if "storage.url" in named else ["storage.url=bookkeeper:"]
