@@ -23,7 +23,7 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ClusterFinding:
     """One thing that is wrong. ``kind`` is a word for programs; ``next_step`` says what to do."""
 
     severity: Severity
@@ -49,7 +49,7 @@ class Diagnosis:
 
     is_well: bool
     """Whether there is no error; there may be warnings."""
-    findings: tuple[Finding, ...]
+    findings: tuple[ClusterFinding, ...]
 
 
 def diagnose(state: ClusterState, expected: Expected | None = None) -> Diagnosis:
@@ -70,15 +70,15 @@ def diagnose(state: ClusterState, expected: Expected | None = None) -> Diagnosis
     return Diagnosis(all(each.severity is not Severity.error for each in found), tuple(found))
 
 
-def _error(kind: str, what: str, next_step: str) -> Finding:
-    return Finding(Severity.error, kind, what, next_step)
+def _error(kind: str, what: str, next_step: str) -> ClusterFinding:
+    return ClusterFinding(Severity.error, kind, what, next_step)
 
 
-def _warning(kind: str, what: str, next_step: str) -> Finding:
-    return Finding(Severity.warning, kind, what, next_step)
+def _warning(kind: str, what: str, next_step: str) -> ClusterFinding:
+    return ClusterFinding(Severity.warning, kind, what, next_step)
 
 
-def _names(state: ClusterState, expected: Expected) -> Iterator[Finding]:
+def _names(state: ClusterState, expected: Expected) -> Iterator[ClusterFinding]:
     if not state.names:
         yield _error(
             "no-cluster",
@@ -93,7 +93,7 @@ def _names(state: ClusterState, expected: Expected) -> Iterator[Finding]:
         )
 
 
-def _numbers(state: ClusterState, expected: Expected) -> Iterator[Finding]:
+def _numbers(state: ClusterState, expected: Expected) -> Iterator[ClusterFinding]:
     by_number = defaultdict(list)
     for each in state.brokers:
         if each.node_id >= 0:
@@ -115,7 +115,7 @@ def _numbers(state: ClusterState, expected: Expected) -> Iterator[Finding]:
             )
 
 
-def _zookeeper(state: ClusterState) -> Iterator[Finding]:
+def _zookeeper(state: ClusterState) -> Iterator[ClusterFinding]:
     for each in state.zookeeper:
         if each.trouble:
             yield _warning(
@@ -131,14 +131,14 @@ def _zookeeper(state: ClusterState) -> Iterator[Finding]:
             )
 
 
-def _brokers(state: ClusterState) -> Iterator[Finding]:
+def _brokers(state: ClusterState) -> Iterator[ClusterFinding]:
     if state.names and not any(each.node_id >= 0 for each in state.brokers):
         yield _error(
             "no-brokers", "no broker of Magnetar's lives", "Start one: magnetar broker --config FILE."
         )
 
 
-def _listeners(state: ClusterState) -> Iterator[Finding]:
+def _listeners(state: ClusterState) -> Iterator[ClusterFinding]:
     for broker in state.brokers:
         for each in broker.endpoints:
             if each.trouble:
@@ -151,7 +151,7 @@ def _listeners(state: ClusterState) -> Iterator[Finding]:
                 )
 
 
-def _versions(state: ClusterState) -> Iterator[Finding]:
+def _versions(state: ClusterState) -> Iterator[ClusterFinding]:
     by_version = defaultdict(list)
     for each in state.brokers:
         if each.node_id >= 0:
@@ -165,7 +165,7 @@ def _versions(state: ClusterState) -> Iterator[Finding]:
         )
 
 
-def _clocks(state: ClusterState) -> Iterator[Finding]:
+def _clocks(state: ClusterState) -> Iterator[ClusterFinding]:
     for each in state.brokers:
         if each.clock_ms is not None and abs(each.clock_ms) > MAX_SKEW_MS:
             way = "ahead of" if each.clock_ms > 0 else "behind"
@@ -176,7 +176,7 @@ def _clocks(state: ClusterState) -> Iterator[Finding]:
             )
 
 
-def _bookies(state: ClusterState, expected: Expected) -> Iterator[Finding]:
+def _bookies(state: ClusterState, expected: Expected) -> Iterator[ClusterFinding]:
     wanted = [each.quorums.get("ensemble", -1) for each in state.brokers]
     ensemble = max([expected.ensemble, *(each for each in wanted if isinstance(each, int))])
     writable, lost = state.writable_bookies, [each.bookie for each in state.bookies if each.state == "lost"]
@@ -227,7 +227,7 @@ def _bookies(state: ClusterState, expected: Expected) -> Iterator[Finding]:
         )
 
 
-def _bundles(state: ClusterState) -> Iterator[Finding]:
+def _bundles(state: ClusterState) -> Iterator[ClusterFinding]:
     alive = {each.node_id for each in state.brokers}
     unowned = [each.bundle for each in state.bundles if each.owner is None]
     if unowned and alive:
