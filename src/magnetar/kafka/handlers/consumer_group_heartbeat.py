@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.kafka.coordinators.consumer.members import Beating
+from magnetar.kafka.apart import load_apart
 from magnetar.wire.kafka.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from magnetar.wire.kafka.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
 
+_GROUPS = "magnetar.kafka.coordinators.consumer.members", "magnetar.kafka.coordinators.migration"
+
 
 async def consumer_group_heartbeat(
     request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerGroupHeartbeatResponse:
     """Answer when what it led to is durable."""
+    await load_apart(*_GROUPS)
+    from magnetar.kafka.coordinators.consumer.members import Beating
+
     broker = context.kafka.broker
     may_see_all = context.access is None
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.kafka.coordinators.consumer.members import Beating
+from magnetar.kafka.apart import load_apart
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
-from magnetar.kafka.coordinators.share.members import check
 from magnetar.wire.kafka.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from magnetar.wire.kafka.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse
 
@@ -18,6 +17,10 @@ async def share_group_heartbeat(
     request: ShareGroupHeartbeatRequest, context: RequestContext
 ) -> ShareGroupHeartbeatResponse:
     """Answer when what it led to is durable."""
+    await load_apart("magnetar.kafka.coordinators.share.members")
+    from magnetar.kafka.coordinators.consumer.members import Beating
+    from magnetar.kafka.coordinators.share.members import check
+
     caller = Beating(context.client_id, context.client_host, context.api_version)
     try:
         check(request)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.core import NewTopic
 from magnetar.broker.errors import BrokerError, TopicExists
+from magnetar.kafka.apart import load_apart
 from magnetar.kafka.authorization.checks import Checks
 from magnetar.kafka.coordinators.caller import Caller
-from magnetar.kafka.coordinators.streams.topology import MissingTopic
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
@@ -17,6 +17,7 @@ from magnetar.wire.kafka.messages.streams_group_heartbeat_response import Stream
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
+    from magnetar.kafka.coordinators.streams.topology import MissingTopic
     from magnetar.kafka.route import Handler
 
 
@@ -24,6 +25,9 @@ async def streams_group_heartbeat(
     request: StreamsGroupHeartbeatRequest, context: RequestContext
 ) -> StreamsGroupHeartbeatResponse:
     """Answer when what it led to is durable; internal topics that are missing are made before."""
+    await load_apart(
+        "magnetar.kafka.coordinators.streams.members", "magnetar.kafka.coordinators.streams.facts"
+    )
     caller = Caller(context.client_id, context.client_host, context.api_version)
     answered = await context.kafka.groups.streams_heartbeat(request, caller)
     if answered.missing and not answered.response.error_code:

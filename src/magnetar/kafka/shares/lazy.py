@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from magnetar.broker.memory import Account
+from magnetar.kafka.apart import load_apart
 
 if TYPE_CHECKING:
     from magnetar.broker.topic import Topic
@@ -32,6 +33,7 @@ class LazyShares:
                 self._making = asyncio.Lock()
             async with self._making:
                 if self.made is None:
+                    await load_apart("magnetar.kafka.shares.shares")
                     made = self._make()
                     await made.start()
                     self.made = made

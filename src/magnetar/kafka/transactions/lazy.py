@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from magnetar.kafka.apart import load_apart
+
 if TYPE_CHECKING:
     from magnetar.kafka.transactions.admission import Admission
     from magnetar.kafka.transactions.coordinator import TransactionCoordinator
@@ -39,6 +41,9 @@ class LazyTransactions:
                 self._making = asyncio.Lock()
             async with self._making:
                 if self.made is None:
+                    await load_apart(
+                        "magnetar.kafka.transactions.coordinator", "magnetar.kafka.transactions.admission"
+                    )
                     made = self._make()
                     await made.start()
                     self.made = made
