@@ -188,8 +188,9 @@ class KafkaConnection:
     def _look(self) -> None:
         """Count what is kept, and have it seen to whether to read on."""
         self._count()
-        frames = self._frames
-        self._went_on(frames.waiting + len(self._serving.in_flight), frames.waiting_bytes)
+        frames, under_way = self._frames, len(self._serving.in_flight)
+        waiting = frames.waiting
+        self._went_on(waiting + under_way, frames.waiting_bytes if waiting else 0)
 
     def _count(self) -> None:
         """Charge what is kept now: a request that was answered in the event that brought it never is."""

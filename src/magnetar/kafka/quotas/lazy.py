@@ -15,11 +15,13 @@ if TYPE_CHECKING:
 class LazyQuotas:
     """The quotas of one broker's clients, made when somebody is given one."""
 
-    __slots__ = ("_broker", "_settings", "made")
+    __slots__ = ("_broker", "_settings", "enabled", "made")
 
     def __init__(self, broker: Broker, settings: KafkaSettings) -> None:
         self._broker = broker
         self._settings = settings
+        self.enabled = False
+        """Whether any client has a quota, addresses left aside."""
         self.made: QuotaManagers | None = None
         broker.quotas_of_clients.then(self._begin)
 
@@ -28,6 +30,11 @@ class LazyQuotas:
 
         account = self._broker.memory.account(lambda: None, known=True)
         self.made = QuotaManagers(quotas, self._settings, account)
+        quotas.changed.append(self._changed)  # behind that of those
+        self._changed()
+
+    def _changed(self) -> None:
+        self.enabled = self.made is not None and self.made.enabled
 
     def get(self) -> QuotaManagers:
         """Return them."""
@@ -35,11 +42,6 @@ class LazyQuotas:
             self._broker.quotas_of_clients.get()
         assert self.made is not None
         return self.made
-
-    @property
-    def enabled(self) -> bool:
-        """Whether any client has a quota, addresses left aside."""
-        return self.made is not None and self.made.enabled
 
     def connected(self, address: str) -> int:
         """Count a connection from somewhere that has a quota of them; return for how many ms it has to wait."""
