@@ -27,7 +27,8 @@ from magnetar.ledger.errors import LedgerClosed, LedgerError
 from magnetar.ledger.port import LedgerEngine, LedgerPolicy, ManagedLedger
 from magnetar.metadata import MetadataError, MetadataStore
 
-_CLOSED_AT_ONCE = 100  # with one flush
+_CLOSED_AT_ONCE = 20  # with one flush, and some 5 ms of the event loop
+_LOOKED_AT_ONCE = 100
 _ASKED_S = 1.0
 Reason = LedgerError | BrokerError
 """Why a log closed: in storage's words, or that its topic is gone, or that another broker has it."""
@@ -282,7 +283,7 @@ class OpenLogs:
 
         One that cannot be opened is left alone: whoever asks for it is told why.
         """
-        for some in batched(list(partitions), _CLOSED_AT_ONCE):
+        for some in batched(list(partitions), _LOOKED_AT_ONCE):
             opened = []
             for topic, index in some:
                 if self.figures(topic, index) is None:
@@ -291,7 +292,8 @@ class OpenLogs:
             for each in opened:
                 each.asked = False
             await asyncio.sleep(_ASKED_S)  # whoever has asked meanwhile holds it by then
-            await self._close_unasked(opened)
+            for few in batched(opened, _CLOSED_AT_ONCE):
+                await self._close_unasked(few)
 
     async def give_away(self, bundle: Bundle) -> None:
         """Close the logs of a bundle that this broker has no longer; return when it touches none of them any more."""
