@@ -141,7 +141,7 @@ class Load:
         self._topic = topic
         self._stop = threading.Event()
         self._last = time.monotonic()
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
@@ -318,7 +318,7 @@ def test_transactions_span_brokers_one_of_which_is_killed(
     load.wait_for_more(4000)
     load.end()
     assert load.failures == []
-    found = read_until(bootstrap(pair), "copied", PARTITIONS, load.count())
+    found = read_until(bootstrap(pair), "copied", PARTITIONS, load.count(), copiers)
     for each in copiers:
         each.halt.set()
     for each in copiers:

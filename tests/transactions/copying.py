@@ -13,6 +13,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from tests.transactions.clients import COMMITTED, SECONDS
 
 BATCH = 50
+HUNG_S = 15.0
+# NOT_COORDINATOR is told, though it is tried again; what is taken away between asking and seeking is not sought in.
+AGAIN = {KafkaError.NOT_COORDINATOR, KafkaError._STATE, KafkaError._UNKNOWN_PARTITION}
 
 
 class Copier(threading.Thread):
@@ -23,8 +26,10 @@ class Copier(threading.Thread):
         self.halt = threading.Event()
         self.committed = self.aborted = 0
         self.errors: list[str] = []
+        self.died: BaseException | None = None
+        self._sending_since: float | None = None
         self._address, self._source, self._target, self._number = address, source, target, number
-        self._common = {
+        self._common: dict[str, object] = {
             "bootstrap.servers": address,
             "reconnect.backoff.max.ms": 200,
             "retry.backoff.ms": 20,
@@ -32,10 +37,20 @@ class Copier(threading.Thread):
             "error_cb": lambda error: None,
             # Otherwise librdkafka 2.16 waits for good for a group's coordinator that went from the list of brokers.
             "metadata.recovery.strategy": "none",
+            "session.timeout.ms": 6000,
+            "max.poll.interval.ms": 10_000,  # whoever hangs leaves the group
             "log_level": 0,
         }
 
     def run(self) -> None:
+        try:
+            self._copy()
+        except BaseException as error:
+            # Its member stays in the group as long as the object lives: its partitions would be nobody's, silently.
+            self.died = error
+            raise
+
+    def _copy(self) -> None:
         consumer = Consumer(
             self._common
             | {
@@ -55,9 +70,11 @@ class Copier(threading.Thread):
                 made.begin_transaction()
                 for each in messages:
                     made.produce(self._target, each.value(), partition=each.partition())
+                self._sending_since = time.monotonic()
                 made.send_offsets_to_transaction(
                     consumer.position(consumer.assignment()), consumer.consumer_group_metadata(), SECONDS
                 )
+                self._sending_since = None
                 if (self.committed + self.aborted) % 5 == 4:
                     made.abort_transaction(SECONDS)
                     self.aborted += 1
@@ -66,10 +83,28 @@ class Copier(threading.Thread):
                     made.commit_transaction(SECONDS)
                     self.committed += 1
             except KafkaException as error:
+                self._sending_since = None
                 self.errors.append(str(error.args[0]))
                 made = self._again(made, error)
                 self._rewind(consumer)
         consumer.close()
+
+    def hangs(self) -> bool:
+        """Tell whether its client waits for good: it does not mind its time-out, nor ask anew for a coordinator.
+
+        librdkafka's issues 5456 and 5511: when the group's coordinator left the list of brokers meanwhile.
+        """
+        since = self._sending_since
+        return since is not None and time.monotonic() - since > HUNG_S
+
+    def successor(self) -> Copier:
+        """Leave this one behind, as whoever supervises a process would, and begin another of the same name."""
+        self.halt.set()
+        made = Copier(self._address, self._source, self._target, self._number)
+        made.committed, made.aborted = self.committed, self.aborted
+        made.errors = [*self.errors, "hung"]
+        made.start()
+        return made
 
     def _again(self, made: Producer, error: KafkaException) -> Producer:
         if error.args[0].txn_requires_abort():
@@ -85,13 +120,12 @@ class Copier(threading.Thread):
         """Go back to what is committed; what there is none of begins at the beginning."""
         while True:
             try:
-                places = consumer.committed(consumer.assignment(), SECONDS)
-                break
-            except KafkaException as error:  # NOT_COORDINATOR is told, though it is tried again
-                if not error.args[0].retriable() and error.args[0].code() != KafkaError.NOT_COORDINATOR:
+                for each in consumer.committed(consumer.assignment(), SECONDS):
+                    consumer.seek(TopicPartition(each.topic, each.partition, max(each.offset, 0)))
+                return
+            except KafkaException as error:
+                if not error.args[0].retriable() and error.args[0].code() not in AGAIN:
                     raise
-        for each in places:
-            consumer.seek(TopicPartition(each.topic, each.partition, max(each.offset, 0)))
 
     def _producer(self) -> Producer:
         made = Producer(self._common | {"transactional.id": f"copier-{self._number}", "linger.ms": 1})
@@ -100,12 +134,16 @@ class Copier(threading.Thread):
                 made.init_transactions(SECONDS)
                 return made
             except KafkaException as error:
-                if not error.args[0].retriable():
+                if not error.args[0].retriable() and not self.halt.is_set():
                     raise
+                if self.halt.is_set():
+                    return made
 
 
-def read_until(address: str, topic: str, partitions: int, wanted: int) -> list[list[bytes]]:
-    """Return what is committed in each partition as soon as there is so much of it."""
+def read_until(
+    address: str, topic: str, partitions: int, wanted: int, copiers: list[Copier]
+) -> list[list[bytes]]:
+    """Return what is committed in each partition as soon as there is so much of it; who hangs is replaced."""
     consumer = Consumer(
         {"bootstrap.servers": address, "group.id": "reads-copy", "isolation.level": COMMITTED, "log_level": 0}
     )
@@ -114,8 +152,13 @@ def read_until(address: str, topic: str, partitions: int, wanted: int) -> list[l
     deadline = time.monotonic() + 3 * SECONDS
     while sum(map(len, found)) < wanted:
         assert time.monotonic() < deadline, (
-            f"{sum(map(len, found))} of {wanted}: {[len(each) for each in found]}"
+            f"{sum(map(len, found))} of {wanted}: {[len(each) for each in found]}; "
+            f"{[(each.committed, each.aborted, each.errors[-3:]) for each in copiers]}"
         )
+        assert [each.died for each in copiers if each.died] == []
+        for number, each in enumerate(copiers):
+            if each.hangs():
+                copiers[number] = each.successor()
         for message in consumer.consume(1000, 0.5):
             if message.error() is None:
                 found[message.partition()].append(message.value())

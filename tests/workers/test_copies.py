@@ -36,7 +36,7 @@ def test_records_are_copied_exactly_once_though_workers_are_killed(
             house.until_again(worker, before)
         load.wait_for_more(2000)
         load.end()
-        found = read_until(house.address, "to", PARTITIONS, load.count())
+        found = read_until(house.address, "to", PARTITIONS, load.count(), copiers)
         for each in copiers:
             each.halt.set()
         for each in copiers:
