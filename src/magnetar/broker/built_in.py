@@ -71,7 +71,11 @@ def settings_of(protocol: str) -> tuple[type[HandlerSettings], ...]:
 
 def all_settings() -> Sequence[type[HandlerSettings]]:
     """Return those of all built-in handlers, started or not, and of what else comes with the broker."""
-    beside = ("cluster_settings:ClusterSettings", "offload_settings:OffloadSettings")
+    beside = (
+        "cluster_settings:ClusterSettings",
+        "load_settings:LoadSettings",
+        "offload_settings:OffloadSettings",
+    )
     return [
         *(part for protocol in BUILT_IN for part in settings_of(protocol)),
         *(cast(type[HandlerSettings], loaded(f"magnetar.broker.{name}")) for name in beside),

@@ -5,9 +5,12 @@
     /namespace/TENANT/NAMESPACE/RANGE       the owner of a bundle, and since which epoch
     /admin/local-policies/TENANT/NAMESPACE  the bounds of a namespace's bundles, as Pulsar keeps them
     /magnetar/bundle-epochs/TENANT/NAMESPACE/RANGE   the epoch of the last owner (`magnetar.broker.bundle_epochs`)
+    /magnetar/bundle-placements/TENANT/NAMESPACE/RANGE   the broker that is to have a bundle, other than by its hash
+    /magnetar/bundle-unloads/TENANT/NAMESPACE/RANGE   somebody wants the owner to let go of it
 
 A bundle is taken by one commit, with its next epoch. Whose it is to be is said by a hash of bundle and broker, so
-brokers that see the same ones alive agree without a word, and what a dead one leaves is spread over all others. A
+brokers that see the same ones alive agree without a word, and what a dead one leaves is spread over all others; by
+load the leader places single bundles elsewhere (`magnetar.broker.load_balancing`), as long as that broker lives. A
 broker whose session is lost owns nothing from that moment on, before ZooKeeper lets others have it.
 """
 
@@ -27,13 +30,14 @@ from magnetar.broker.bundle_epochs import EPOCHS, highest_of_one
 from magnetar.broker.cluster_settings import ClusterSettings
 from magnetar.broker.errors import BrokerError
 from magnetar.broker.listeners import Endpoint
-from magnetar.broker.ownership import HASHES, BrokerInfo, Bundle, NotOwned, Owned, Ownership
+from magnetar.broker.ownership import HASHES, BrokerInfo, Bundle, NotOwned, Owned, Ownership, boundary
 from magnetar.broker.settings import Settings
 from magnetar.broker.slices import batched
 from magnetar.metadata import (
     ANY,
     MUST_NOT_EXIST,
     BadVersion,
+    Check,
     Delete,
     MetadataError,
     MetadataStore,
@@ -45,11 +49,14 @@ from magnetar.metadata.ops import Stored
 
 BROKERS, IDS, OWNERS = "/loadbalance/brokers", "/magnetar/broker-ids", "/namespace"
 POLICIES = "/admin/local-policies"
+PLACEMENTS, UNLOADS = "/magnetar/bundle-placements", "/magnetar/bundle-unloads"
 _LOOK_S = 1.0
 _SETTLED_S = 3.0
 """How long a broker must have been there before others hand over what is meant for it."""
 _HANDED_OVER_AT_ONCE = 4
 _TAKEN_AT_ONCE = 16
+_UNLOAD_S = 30.0
+"""How long whoever asks another broker to let go of a bundle waits for it."""
 _PATIENCE_S = 3.0
 """How long a bundle waits for the broker that it is meant for, before another one takes it that is asked for it."""
 _log = logging.getLogger("magnetar.ownership")
@@ -123,6 +130,10 @@ class ClusterOwnership(Ownership):
         self._mine: dict[Bundle, Owned] = {}
         self._bounds: dict[str, tuple[Bundle, ...]] = {}
         """By namespace, once they are stored."""
+        self._policies: dict[str, Stored] = {}
+        """What they were read from."""
+        self._placements: dict[str, int] = {}
+        """By bundle."""
         self._by_default: dict[str, tuple[Bundle, ...]] = {}
         self._locks: dict[Bundle, asyncio.Lock] = {}
         self._moved = asyncio.Event()
@@ -134,6 +145,10 @@ class ClusterOwnership(Ownership):
         self._tasks: set[asyncio.Task[Any]] = set()
         self.namespaces: Callable[[], Iterable[str]] = lambda: ()
         """Which there are; set before `begin`."""
+        self._load: Mapping[str, Any] = {}
+        """What this broker told of its load last."""
+        self.loads: dict[int, Mapping[str, Any]] = {}
+        """What all brokers told of theirs, by their number."""
 
     async def start(self) -> None:
         """Learn what there is, and claim this broker's number; raise `BrokerIdTaken`."""
@@ -143,6 +158,8 @@ class ClusterOwnership(Ownership):
         await self._cache.follow(_Kept(BROKERS, 1, self._broker_changed))
         await self._cache.follow(_Kept(OWNERS, 3, self._owner_changed))
         await self._cache.follow(_Kept(POLICIES, 2, self._bounds_changed))
+        await self._cache.follow(_Kept(PLACEMENTS, 3, self._placement_changed))
+        await self._cache.follow(_Kept(UNLOADS, 3, self._unload_wanted))
 
     async def begin(self) -> None:
         """Let others know of this broker, and take what is meant for it, from now on."""
@@ -197,8 +214,14 @@ class ClusterOwnership(Ownership):
             # By this broker's clock: the node has the time of ZooKeeper's beside it.
             "lastUpdate": time.time_ns() // 1_000_000,
             "bookkeeper": self._quorums,
+            **self._load,
         }
         await self._cache.commit([Put(self._path, json.dumps(told).encode(), ANY, ephemeral=True)])
+
+    async def report(self, load: Mapping[str, Any]) -> None:
+        """Tell all brokers of this one's load, in the words of Pulsar's ``LocalBrokerData``."""
+        self._load = load
+        await self._register()
 
     async def _forget_registration(self) -> None:
         try:
@@ -211,6 +234,8 @@ class ClusterOwnership(Ownership):
         if stored is None:
             gone = self._brokers.pop(path, None)
             self._since.pop(path, None)
+            if gone is not None:
+                self.loads.pop(gone.node_id, None)
             if gone is not None and gone.node_id in self._come_back:
                 self._away[gone.node_id] = gone
             return
@@ -220,6 +245,7 @@ class ClusterOwnership(Ownership):
             endpoints = {name: Endpoint(host, int(port)) for name, (host, port) in told["endpoints"].items()}
             found = self._brokers[path] = BrokerInfo(int(told["nodeId"]), told.get("rack"), endpoints)
             self._away.pop(found.node_id, None)
+            self.loads[found.node_id] = told
         except (ValueError, KeyError, TypeError, AttributeError):
             _log.warning("%s is not a broker of Magnetar's, and gets no bundles from here", path)
 
@@ -249,6 +275,7 @@ class ClusterOwnership(Ownership):
         self._moved.set()
         if stored is None:
             self._bounds.pop(namespace, None)
+            self._policies.pop(namespace, None)
             return
         try:
             bounds = [int(each, 16) for each in json.loads(stored.value)["bundles"]["boundaries"]]
@@ -256,6 +283,7 @@ class ClusterOwnership(Ownership):
             _log.error("the bundles of %s cannot be read at %s", namespace, path)
             return
         self._bounds[namespace] = _bundles(namespace, [*bounds[:-1], HASHES])
+        self._policies[namespace] = stored
 
     def bundles(self, namespace: str) -> Sequence[Bundle]:
         found = self._bounds.get(namespace) or self._by_default.get(namespace)
@@ -295,9 +323,82 @@ class ClusterOwnership(Ownership):
         found = self._owners.get(f"{OWNERS}/{bundle}")
         return None if found is None or found.node_id == self.node_id else found
 
+    def mine(self) -> list[Bundle]:
+        """Return the bundles that this broker has."""
+        return list(self._mine)
+
+    def bundles_of(self, node_id: int) -> list[Bundle]:
+        """Return the bundles that a broker has, as far as this one has heard."""
+        if node_id == self.node_id:
+            return self.mine()
+        return [
+            bundle
+            for namespace in self._bounds
+            for bundle in self._bounds[namespace]
+            if (owner := self.owner_of(bundle)) is not None and owner.node_id == node_id
+        ]
+
     def _meant_for(self, bundle: Bundle) -> int:
-        """Return the broker that is to have a bundle that nobody has."""
-        return max(self._living(), key=lambda each: _weight(bundle, each.node_id)).node_id
+        """Return the broker that is to have a bundle."""
+        living = self._living()
+        placed = self._placements.get(str(bundle)) if self._placements else None
+        if placed is not None and any(each.node_id == placed for each in living):
+            return placed
+        return _by_hash(bundle, living)
+
+    def _placement_changed(self, path: str, stored: Stored | None) -> None:
+        self._moved.set()
+        bundle = path.removeprefix(PLACEMENTS + "/")
+        self._placements.pop(bundle, None)
+        if stored is not None:
+            try:
+                self._placements[bundle] = int(json.loads(stored.value)["nodeId"])
+            except (ValueError, KeyError, TypeError):
+                _log.error("where bundle %s is to be cannot be read at %s", bundle, path)
+
+    async def place(self, bundle: Bundle, node_id: int) -> None:
+        """Have a bundle be moved to a broker, and be its from now on as long as it lives."""
+        path = f"{PLACEMENTS}/{bundle}"
+        if _by_hash(bundle, self._living()) != node_id:
+            await self._cache.commit([Put(path, json.dumps({"nodeId": node_id}).encode(), ANY)])
+        elif str(bundle) in self._placements:
+            try:
+                await self._cache.commit([Delete(path, ANY)])
+            except NotFound:
+                await self._cache.refresh([path])
+
+    def _unload_wanted(self, path: str, stored: Stored | None) -> None:
+        if stored is not None:
+            self._soon(self._unload(path))
+
+    async def _unload(self, path: str) -> None:
+        for bundle in tuple(self._mine):
+            if f"{UNLOADS}/{bundle}" == path:
+                await self.release(bundle)
+                await self._forget_unload(path)
+
+    async def unload(self, bundle: Bundle) -> None:
+        """Have whoever owns a bundle let go of it; raise `NotOwned` if that broker does not."""
+        owner = self.owner_of(bundle)
+        if owner is None or owner.node_id == self.node_id:
+            await self.release(bundle)
+            return
+        path = f"{UNLOADS}/{bundle}"
+        await self._cache.commit([Put(path, b"", ANY)])
+        end = asyncio.get_running_loop().time() + _UNLOAD_S
+        try:
+            while self.owner_of(bundle) == owner:
+                if asyncio.get_running_loop().time() > end:
+                    raise NotOwned(f"Namespace bundle {bundle}", owner)
+                await asyncio.sleep(0.02)
+        finally:
+            await self._forget_unload(path)
+
+    async def _forget_unload(self, path: str) -> None:
+        try:
+            await self._cache.commit([Delete(path, ANY)])
+        except NotFound:
+            pass
 
     async def acquire(self, bundle: Bundle) -> Owned:
         end = asyncio.get_running_loop().time() + _PATIENCE_S
@@ -322,21 +423,21 @@ class ClusterOwnership(Ownership):
             session = self._store.session
             try:
                 await self._keep_bounds(bundle.namespace)
-                if bundle not in self.bundles(bundle.namespace):
+                known = self._policies.get(bundle.namespace)
+                if known is None or bundle not in self.bundles(bundle.namespace):
                     raise NotOwned(f"Namespace bundle {bundle}", None)
                 stored = await self._store.get(f"{EPOCHS}/{bundle}")
                 epoch = max(0 if stored is None else int(stored.value), self._epoch_of_one) + 1
                 version = MUST_NOT_EXIST if stored is None else stored.version
-                told = {
-                    "magnetar": {"nodeId": self.node_id, "epoch": epoch},
-                    "disabled": False,
-                } | self._as_pulsar()
+                policies = f"{POLICIES}/{bundle.namespace}"
                 await self._store.commit([
+                    # Who has not heard yet that it was split must not take the whole beside its parts.
+                    Check(policies, known.version),
                     Put(f"{EPOCHS}/{bundle}", str(epoch).encode(), version),
-                    Put(f"{OWNERS}/{bundle}", json.dumps(told).encode(), MUST_NOT_EXIST, ephemeral=True),
+                    Put(f"{OWNERS}/{bundle}", self._told_of_owner(epoch), MUST_NOT_EXIST, ephemeral=True),
                 ])  # fmt: skip
             except BadVersion:
-                await self._cache.refresh([f"{OWNERS}/{bundle}"])
+                await self._cache.refresh([f"{OWNERS}/{bundle}", policies])
                 if self.owner_of(bundle) is None:
                     await asyncio.sleep(0.05)  # what this broker had in an earlier session ends soon
                 return
@@ -349,13 +450,16 @@ class ClusterOwnership(Ownership):
         for each in self.on_acquired:
             await each(bundle)
 
-    def _as_pulsar(self) -> dict[str, object]:
-        """Return what Pulsar's brokers say of an owner, for its tools."""
+    def _told_of_owner(self, epoch: int) -> bytes:
+        """Return what is kept of this broker as an owner; what Pulsar's say of theirs, for its tools, too."""
         pulsar, http = self._endpoints.get("pulsar"), self._endpoints.get("http")
-        return {
+        told = {
+            "magnetar": {"nodeId": self.node_id, "epoch": epoch},
+            "disabled": False,
             "nativeUrl": None if pulsar is None else f"pulsar://{pulsar}",
             "httpUrl": None if http is None else f"http://{http}",
         }
+        return json.dumps(told).encode()
 
     async def release(self, bundle: Bundle) -> None:
         async with self._locks.setdefault(bundle, asyncio.Lock()):
@@ -366,12 +470,54 @@ class ClusterOwnership(Ownership):
                 for told in self.on_lost:
                     await told(bundle)
             finally:
-                try:
-                    await self._store.commit([Delete(f"{OWNERS}/{bundle}", ANY)])
-                except NotFound:
-                    pass
-                except MetadataError as error:
-                    _log.warning("bundle %s stays this broker's until its session ends: %s", bundle, error)
+                await self._forget_owner(bundle)
+
+    async def _forget_owner(self, bundle: Bundle) -> None:
+        try:
+            await self._store.commit([Delete(f"{OWNERS}/{bundle}", ANY)])
+        except NotFound:
+            pass
+        except MetadataError as error:
+            _log.warning("bundle %s stays this broker's until its session ends: %s", bundle, error)
+
+    async def split(self, bundle: Bundle, at: int) -> None:
+        async with self._locks.setdefault(bundle, asyncio.Lock()):
+            owned, policies = self.owner_of(bundle), self._policies.get(bundle.namespace)
+            if owned is None or owned.node_id != self.node_id or policies is None:
+                raise NotOwned(f"Namespace bundle {bundle}", owned)
+            parts = [Bundle(bundle.namespace, bundle.first, at), Bundle(bundle.namespace, at, bundle.end)]
+            bounds = sorted({each.first for each in self.bundles(bundle.namespace)} | {at})
+            content = json.loads(policies.value)
+            named = [*map(boundary, bounds), boundary(HASHES)]
+            content["bundles"] = {"boundaries": named, "numBundles": len(bounds)}
+            del self._mine[bundle]
+            self._owners.pop(f"{OWNERS}/{bundle}", None)
+            session, kept = self._store.session, False
+            try:
+                for told in self.on_lost:
+                    await told(bundle)
+                before = await self._store.get_many(f"{EPOCHS}/{each}" for each in parts)
+                # Clients know the whole one's epoch; its parts go on from there.
+                epoch = max([owned.epoch, *(int(each.value) for each in before if each is not None)]) + 1
+                whole = Put(f"{POLICIES}/{bundle.namespace}", json.dumps(content).encode(), policies.version)
+                owner = self._told_of_owner(epoch)
+                await self._cache.commit([
+                    whole,
+                    Delete(f"{OWNERS}/{bundle}", ANY),
+                    *(Put(f"{EPOCHS}/{each}", str(epoch).encode(), ANY) for each in parts),
+                    *(Put(f"{OWNERS}/{each}", owner, MUST_NOT_EXIST, ephemeral=True) for each in parts),
+                ])  # fmt: skip
+                kept = True
+            finally:
+                if not kept:
+                    await self._forget_owner(bundle)
+            if session is not self._store.session or session.id == 0:
+                return
+            for each in parts:
+                self._mine[each] = Owned(self.node_id, epoch)
+        for each in parts:
+            for got in self.on_acquired:
+                await got(each)
 
     # -- what changes
 
@@ -451,6 +597,10 @@ _CLAIM_S = 0.5
 
 def _weight(bundle: Bundle, node_id: int) -> bytes:
     return blake2b(f"{bundle}@{node_id}".encode(), digest_size=8).digest()
+
+
+def _by_hash(bundle: Bundle, living: Iterable[BrokerInfo]) -> int:
+    return max(living, key=lambda each: _weight(bundle, each.node_id)).node_id
 
 
 def _bundles(namespace: str, bounds: Sequence[int]) -> tuple[Bundle, ...]:

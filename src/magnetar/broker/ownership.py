@@ -83,6 +83,10 @@ class NotOwned(BrokerError):
         self.owner = owner
 
 
+class CannotSplit(BrokerError):
+    """A bundle cannot be cut there, or at all."""
+
+
 def partition_name(topic: TopicName, partition: int) -> str:
     """Return what is hashed: the same for the only partition of a topic, partitioned or not, so that it stays."""
     return f"{topic}-partition-{partition}"
@@ -135,6 +139,22 @@ class Ownership(ABC):
     @abstractmethod
     async def release(self, bundle: Bundle) -> None:
         """Give a bundle away; return when all on this broker have let go of it."""
+
+    async def unload(self, bundle: Bundle) -> None:
+        """Have whoever owns a bundle let go of it; raise `NotOwned` if that broker does not."""
+        await self.release(bundle)
+
+    async def split(self, bundle: Bundle, at: int) -> None:
+        """Cut a bundle that this broker has in two, the second of which begins with the hash ``at``; both are its.
+
+        Raises `NotOwned`, `CannotSplit`, or what the metadata store raises.
+        """
+        raise CannotSplit("one broker has everything here: there is nothing to split bundles for")
+
+    async def place(self, bundle: Bundle, node_id: int) -> None:
+        """Have a bundle be moved to a broker, and be its from now on as long as it lives."""
+        if node_id != self.node_id:
+            raise NotOwned(f"Namespace bundle {bundle}", None)
 
     def bundle_of(self, topic: TopicName, partition: int) -> Bundle:
         """Return the bundle that a partition belongs to, whether the topic exists or not."""

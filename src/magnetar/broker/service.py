@@ -126,6 +126,10 @@ class BrokerService:
         if self._cluster is not None:
             self._cluster.namespaces = self.broker.namespaces.names
             await self._cluster.begin()
+            if self._worker is None:
+                from magnetar.broker.load_balancing import LoadBalancing
+
+                LoadBalancing(self.broker, self._cluster).start()
         if self._worker is None:
             self._tell_address()
 

@@ -21,6 +21,7 @@ from magnetar.broker.built_in import BUILT_IN, METADATA_STORES, STORAGE_ENGINES,
 from magnetar.broker.cluster_settings import ClusterSettings
 from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.kafka_setting_names import KAFKA_SETTINGS
+from magnetar.broker.load_settings import LoadSettings
 from magnetar.broker.setting import SettingDef
 from magnetar.broker.settings import Declared, Settings
 from magnetar.broker.values import Value
@@ -85,7 +86,7 @@ def load(
 def _is_a_clusters(name: str, settings: Settings) -> bool:
     """Whether a setting means nothing to a broker that is none of a cluster."""
     found = settings.declared.find(name)
-    return found is not None and settings.declared.part_of[found[0].field] is ClusterSettings
+    return found is not None and settings.declared.part_of[found[0].field] in (ClusterSettings, LoadSettings)
 
 
 def _is_built_in(settings: Settings) -> bool:

@@ -28,7 +28,7 @@ from magnetar.broker.errors import (
     TopicExists,
     TopicNotFound,
 )
-from magnetar.broker.ownership import NotOwned
+from magnetar.broker.ownership import CannotSplit, NotOwned
 from magnetar.broker.transactions import (
     CoordinatorNotFound,
     CoordinatorNotReady,
@@ -75,6 +75,7 @@ _STATUS: dict[type[BaseException], int] = {
     LedgerNotFound: 404,
     TopicExists: 409,
     TooManyTopics: 412,
+    CannotSplit: 412,
     ConsumerBusy: 412,
     ProducerBusy: 412,
     NotAllowed: 412,

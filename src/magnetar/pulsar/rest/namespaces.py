@@ -6,10 +6,11 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+from magnetar.broker.bundle_splits import RANGE, TOPICS, bundle_cuts, hashes_of
 from magnetar.broker.grants import Grants
-from magnetar.broker.ownership import boundary
+from magnetar.broker.ownership import Bundle, NotOwned, boundary
 from magnetar.pulsar.names import PulsarName, names_of
-from magnetar.pulsar.rest.request import AdminRequest, RequiredLevel, RestError, RestRoute
+from magnetar.pulsar.rest.request import AdminRequest, RequiredLevel, RestError, RestRoute, address_of
 from magnetar.pulsar.rest.tenants import legal
 from magnetar.pulsar.topic import PulsarTopic
 
@@ -81,15 +82,57 @@ def _bundles(ask: AdminRequest) -> dict[str, Any]:
 
 async def unload(ask: AdminRequest) -> None:
     """Give a namespace's topics, or a bundle of them, away: they are closed; their clients look them up again."""
+    ownership = ask.services.broker.ownership
+    concerned = [await _bundle(ask)] if "bundle" in ask.path else ownership.bundles(ask.namespace)
     ask.services.broker.namespaces.policies(ask.namespace)
-    ownership, wanted = ask.services.broker.ownership, ask.path.get("bundle")
-    concerned = [each for each in ownership.bundles(ask.namespace) if wanted in (None, each.range)]
-    if not concerned:
+    if wanted := ask.query.get("destinationBroker"):
+        known = {
+            address_of(ownership, each.node_id, ask.address).broker: each.node_id
+            for each in ownership.brokers()
+        }
+        if wanted not in known:
+            raise RestError(412, f"Broker {wanted} is not active")
+        for each in concerned:
+            await ownership.place(each, known[wanted])
+    for each in concerned:
+        await ownership.unload(each)
+
+
+async def split(ask: AdminRequest) -> None:
+    """Cut a bundle in two, or at the hashes of the body; its owner does it, and its topics are opened anew."""
+    ask.services.broker.namespaces.policies(ask.namespace)
+    ownership, bundle = ask.services.broker.ownership, await _bundle(ask)
+    owner = ownership.owner_of(bundle)
+    if owner is None or owner.node_id != ownership.node_id:
+        raise NotOwned(f"Namespace bundle {bundle}", owner)
+    algorithm = ask.query.get("splitAlgorithmName") or RANGE
+    hashes = await _hashes(ask, bundle) if algorithm == TOPICS else []
+    for at in bundle_cuts(bundle, algorithm, hashes, _wanted(ask)):
+        rest = next(each for each in ownership.bundles(ask.namespace) if at in each)
+        await ownership.split(rest, at)
+
+
+def _wanted(ask: AdminRequest) -> list[int]:
+    found = ask.json([])
+    if not isinstance(found, list) or not all(type(each) is int for each in found):
+        raise RestError(400, "the body must be a JSON array of hashes")
+    return found
+
+
+async def _bundle(ask: AdminRequest) -> Bundle:
+    """Return the bundle that the path names: by its range, or as the one with most topics (``LARGEST``)."""
+    bundles, wanted = ask.services.broker.ownership.bundles(ask.namespace), ask.path["bundle"]
+    if wanted == "LARGEST":
+        counts = {each: len(await _hashes(ask, each)) for each in bundles}
+        return max(counts, key=lambda each: (counts[each], each))
+    found = next((each for each in bundles if each.range == wanted), None)
+    if found is None:
         raise RestError(412, f"Failed to find bundle {wanted} of {ask.namespace}")
-    for bundle in concerned:
-        owner = ownership.owner_of(bundle)
-        if owner is not None and owner.node_id == ownership.node_id:
-            await ownership.release(bundle)
+    return found
+
+
+async def _hashes(ask: AdminRequest, bundle: Bundle) -> list[int]:
+    return await hashes_of(bundle, ask.services.broker.topics())
 
 
 async def permissions(ask: AdminRequest) -> dict[str, list[str]]:
@@ -176,6 +219,7 @@ ROUTES = (
     RestRoute("GET", f"{_ROOT}/bundles", bundles, _TENANT),
     RestRoute("PUT", f"{_ROOT}/unload", unload, _TENANT),
     RestRoute("PUT", f"{_ROOT}/{{bundle}}/unload", unload, _TENANT),
+    RestRoute("PUT", f"{_ROOT}/{{bundle}}/split", split, _TENANT),
     RestRoute("GET", f"{_ROOT}/permissions", permissions, _TENANT),
     RestRoute("GET", f"{_ROOT}/permissions/subscription", subscription_permissions, _TENANT),
     RestRoute("POST", f"{_ROOT}/permissions/subscription/{{subscription}}", grant_subscription, _TENANT),

@@ -1,0 +1,130 @@
+"""Splits, placements and unloads among brokers of one metadata store: each bundle has one owner at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from magnetar.broker.cluster_ownership import ClusterOwnership
+from magnetar.broker.ownership import HASHES, Bundle, NotOwned
+from magnetar.metadata.memory import MemoryStore, MemoryTree
+
+NAMESPACE = "public/default"
+WHOLE = Bundle(NAMESPACE)
+LEFT, RIGHT = Bundle(NAMESPACE, 0, HASHES // 2), Bundle(NAMESPACE, HASHES // 2, HASHES)
+
+
+@pytest.fixture
+async def brokers() -> AsyncIterator[list[ClusterOwnership]]:
+    """Two brokers that know of one namespace with one bundle."""
+    tree = MemoryTree()
+    made = [ClusterOwnership(MemoryStore(tree), "c", number, None, 1, 4.0) for number in (1, 2)]
+    for each in made:
+        await each.start()
+        each.namespaces = lambda: [NAMESPACE]
+        each.listens("http", _endpoint(each.node_id))
+    for each in made:
+        await each.begin()
+    await until(lambda: all(len(each.brokers()) == 2 for each in made))
+    await until(lambda: all(each.owner_of(WHOLE) for each in made))
+    yield made
+    for each in made:
+        await each.close()
+
+
+def _endpoint(number: int) -> object:
+    from magnetar.broker.listeners import Endpoint
+
+    return Endpoint("127.0.0.1", 8000 + number)
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not is_so():  # noqa: ASYNC110 - what changes tells nobody
+            await asyncio.sleep(0.01)
+
+
+def owner_and_other(brokers: list[ClusterOwnership]) -> tuple[ClusterOwnership, ClusterOwnership]:
+    first, second = brokers
+    return (first, second) if WHOLE in first.mine() else (second, first)
+
+
+async def test_both_parts_are_the_owners_under_a_higher_epoch(brokers: list[ClusterOwnership]) -> None:
+    owner, other = owner_and_other(brokers)
+    before = owner.owner_of(WHOLE)
+    assert before is not None
+    told: list[tuple[str, Bundle]] = []
+
+    async def lost(bundle: Bundle) -> None:
+        assert owner.owner_of(bundle) is None
+        told.append(("lost", bundle))
+
+    async def acquired(bundle: Bundle) -> None:
+        assert bundle in owner.bundles(NAMESPACE)
+        told.append(("acquired", bundle))
+
+    owner.on_lost.append(lost)
+    owner.on_acquired.append(acquired)
+    await owner.split(WHOLE, HASHES // 2)
+    assert told[:3] == [("lost", WHOLE), ("acquired", LEFT), ("acquired", RIGHT)]
+    await until(lambda: tuple(other.bundles(NAMESPACE)) == (LEFT, RIGHT))
+    await until(lambda: all(other.owner_of(each) is not None for each in (LEFT, RIGHT)))
+    assert all(other.owner_of(each).epoch > before.epoch for each in (LEFT, RIGHT))  # type: ignore[union-attr]
+    assert other.owner_of(WHOLE) is None
+
+
+async def test_who_has_not_heard_of_a_split_does_not_take_the_whole(brokers: list[ClusterOwnership]) -> None:
+    owner, other = owner_and_other(brokers)
+    known, policies = other._bounds[NAMESPACE], other._policies[NAMESPACE]
+    await owner.split(WHOLE, HASHES // 2)
+    await until(lambda: tuple(other.bundles(NAMESPACE)) == (LEFT, RIGHT))
+    other._bounds[NAMESPACE], other._policies[NAMESPACE] = known, policies  # as if the news were late
+    await until(lambda: other.owner_of(WHOLE) is None)
+    await other._take(WHOLE)
+    assert WHOLE not in other.mine()
+    assert tuple(other.bundles(NAMESPACE)) == (LEFT, RIGHT)  # it has looked again
+
+
+async def test_only_the_owner_splits(brokers: list[ClusterOwnership]) -> None:
+    owner, other = owner_and_other(brokers)
+    with pytest.raises(NotOwned) as refused:
+        await other.split(WHOLE, HASHES // 2)
+    assert refused.value.owner == owner.owner_of(WHOLE)
+    assert tuple(owner.bundles(NAMESPACE)) == (WHOLE,)
+
+
+async def test_a_split_that_is_not_kept_leaves_the_bundle_to_whom_it_is_meant_for(
+    brokers: list[ClusterOwnership],
+) -> None:
+    owner, other = owner_and_other(brokers)
+    stale = owner._policies[NAMESPACE]
+    owner._policies[NAMESPACE] = stale._replace(version=stale.version + 7)
+    with pytest.raises(Exception, match="version"):
+        await owner.split(WHOLE, HASHES // 2)
+    await until(lambda: all(each.owner_of(WHOLE) is not None for each in (owner, other)))
+    assert tuple(owner.bundles(NAMESPACE)) == (WHOLE,)
+
+
+async def test_a_bundle_goes_where_it_is_placed_and_falls_back_when_that_broker_ends(
+    brokers: list[ClusterOwnership],
+) -> None:
+    owner, other = owner_and_other(brokers)
+    await owner.place(WHOLE, other.node_id)
+    await until(lambda: WHOLE in other.mine() and owner.owner_of(WHOLE) == other.owner_of(WHOLE))
+    await owner.place(WHOLE, owner.node_id)
+    await until(lambda: WHOLE in owner.mine())
+    await owner.place(WHOLE, other.node_id)
+    await until(lambda: WHOLE in other.mine())
+    await other.close()
+    await until(lambda: WHOLE in owner.mine())
+
+
+async def test_any_broker_has_the_owner_let_go(brokers: list[ClusterOwnership]) -> None:
+    owner, other = owner_and_other(brokers)
+    before = owner.owner_of(WHOLE)
+    assert before is not None
+    await other.unload(WHOLE)
+    await until(lambda: (now := other.owner_of(WHOLE)) is not None and now.epoch > before.epoch)
+    assert await other._store.children("/magnetar/bundle-unloads/public/default") == []
