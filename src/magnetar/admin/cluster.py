@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeVar
 
 from magnetar.admin import credentials
@@ -32,38 +33,38 @@ def parse_address(text: str) -> Address:
 class ClusterAdmin:
     """Asks one question at a time, and never twice. Use it with ``with``; raises `AdminError` and its kinds."""
 
-    def __init__(self, bootstrap: str, *, timeout_s: float = 10) -> None:
-        self._cluster = cluster.Cluster(
-            ClientSettings(
-                bootstrap=(parse_address(bootstrap),),
-                client_id=CLIENT_ID,
-                request_timeout_s=timeout_s,
-                security=credentials.security(),
-            )
+    def __init__(self, bootstrap: str, *, timeout_s: float = 10, credentials_in: Path | None = None) -> None:
+        """``credentials_in`` names a file as `magnetar.admin.credentials` has it, instead of the one named there."""
+        self.settings = ClientSettings(
+            bootstrap=(parse_address(bootstrap),),
+            client_id=CLIENT_ID,
+            request_timeout_s=timeout_s,
+            security=credentials.security(credentials_in),
         )
+        self._cluster = cluster.Cluster(self.settings)
 
     def ask(self, request: Message, answer: type[Answer], *, most: int | None = None) -> Answer:
         """Return the bootstrap broker's answer; ``most`` is the highest version that the caller's fields fit."""
-        with _in_an_operators_words():
+        with in_an_operators_words():
             return _ask(self._cluster.any_broker(), request, answer, most)
 
     def ask_node(self, node_id: int | None, request: Message, answer: type[Answer]) -> Answer:
         """Return the answer of the broker with a number; of any if that is None, or nobody knows of it."""
-        with _in_an_operators_words():
+        with in_an_operators_words():
             return _ask(self._cluster.broker(node_id), request, answer, None)
 
     def ask_coordinator(
         self, key: str, request: Message, answer: type[Answer], *, most: int | None = None, key_type: int = 0
     ) -> Answer:
         """Return the answer of the broker that keeps a group, or with key type 1 a transactional id."""
-        with _in_an_operators_words():
+        with in_an_operators_words():
             return _ask(self._cluster.coordinator(key, key_type), request, answer, most)
 
     def ask_all(
         self, request: Message, answer: type[Answer], *, most: int | None = None
     ) -> tuple[Answer, ...]:
         """Return the answers of all brokers that can be reached."""
-        with _in_an_operators_words():
+        with in_an_operators_words():
             return tuple(_ask(each, request, answer, most) for each in self._cluster.brokers())
 
     def ask_leaders(
@@ -73,15 +74,19 @@ class ClusterAdmin:
         answer: type[Answer],
     ) -> tuple[Answer, ...]:
         """Return the answers of the partitions' leaders; ``request`` returns what to ask one about some of them."""
-        with _in_an_operators_words():
+        with in_an_operators_words():
             grouped = self._cluster.grouped(partitions)
             return tuple(_ask(leader, request(some), answer, None) for leader, some in grouped.items())
+
+    def close(self) -> None:
+        """Close all connections; the next question opens new ones."""
+        self._cluster.close()
 
     def __enter__(self) -> ClusterAdmin:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._cluster.close()
+        self.close()
 
 
 def _ask(connection: Connection, request: Message, answer: type[Answer], most: int | None) -> Answer:
@@ -91,7 +96,7 @@ def _ask(connection: Connection, request: Message, answer: type[Answer], most: i
 
 
 @contextmanager
-def _in_an_operators_words() -> Iterator[None]:
+def in_an_operators_words() -> Iterator[None]:
     """Raise what went wrong as an `AdminError` that says what to do next."""
     try:
         yield

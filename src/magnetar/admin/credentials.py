@@ -16,26 +16,30 @@ from magnetar.client.security import ClientSecurity, parse_security
 VARIABLE = "MAGNETAR_COMMAND_CONFIG"
 
 
-def command_config() -> Mapping[str, str]:
-    """Return the client settings in that file, by names in lower case; none without one. Raises `Invalid`."""
-    given = os.environ.get(VARIABLE)
-    if not given:
+def command_config(given: Path | None = None) -> Mapping[str, str]:
+    """Return the client settings in that file, by names in lower case; none without one. Raises `Invalid`.
+
+    ``given`` is another file.
+    """
+    named = os.environ.get(VARIABLE)
+    file = given or (Path(named) if named else None)
+    if file is None:
         return {}
     from magnetar.broker.errors import InvalidConfig
     from magnetar.broker.setting_sources import read_properties
 
     try:
-        return {name.lower(): text for name, text in read_properties(Path(given)).items()}
+        return {name.lower(): text for name, text in read_properties(file).items()}
     except InvalidConfig as error:
-        raise Invalid(f"{VARIABLE}: {error}") from None
+        raise Invalid(f"{given or VARIABLE}: {error}") from None
 
 
-def security() -> ClientSecurity:
-    """Return what that file says about TLS and SASL; raises `Invalid`."""
+def security(given: Path | None = None) -> ClientSecurity:
+    """Return what that file, or the one that is given, says about TLS and SASL; raises `Invalid`."""
     try:
-        return parse_security(command_config())
+        return parse_security(command_config(given))
     except ValueError as error:
-        raise Invalid(f"{VARIABLE}: {error}".replace("kafka.", "")) from None
+        raise Invalid(f"{given or VARIABLE}: {error}".replace("kafka.", "")) from None
 
 
 def librdkafka_options() -> dict[str, str]:

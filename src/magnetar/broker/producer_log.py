@@ -8,7 +8,7 @@ from typing import Final
 from magnetar.broker.producer_snapshot import SnapshotUnreadable
 from magnetar.broker.producers import EndTransactionMarker, ProducerStates
 from magnetar.ledger.port import ManagedLedger, StoredEntry
-from magnetar.records.batch import CONTROL, TRANSACTIONAL, BatchHeader, read_header
+from magnetar.records.batch import CONTROL, NO_LEADER_EPOCH, TRANSACTIONAL, BatchHeader, read_header
 from magnetar.records.control import read_marker
 from magnetar.records.entry import decode_entry, kafka_payload_at
 from magnetar.records.pulsar_transactions import COMMIT_MARKER, is_transactions
@@ -59,6 +59,14 @@ def replay(states: ProducerStates, header: BatchHeader, entry: StoredEntry) -> N
             states.transactions.end(header.producer_id, header.base_offset, committed=committed)
         else:
             states.transactions.begin(header.producer_id, header.base_offset)
+    elif header.partition_leader_epoch == NO_LEADER_EPOCH:
+        # It came from another cluster, whose ids of producers mean others here: its transactions alone count.
+        if header.attributes & (TRANSACTIONAL | CONTROL) == TRANSACTIONAL:
+            states.transactions.begin(header.producer_id, header.base_offset)
+        elif header.attributes & TRANSACTIONAL:
+            found = read_marker(decode_entry(entry.data).payload)
+            if found is not None:
+                states.transactions.end(header.producer_id, header.base_offset, committed=found.committed)
     elif not header.attributes & CONTROL:
         states.add(header, header.base_offset)
     elif header.attributes & TRANSACTIONAL:

@@ -252,6 +252,8 @@ class ProducerStates:
         for row in rows:
             if is_transactions(row.producer_id) and row.coordinator_epoch == NO_EPOCH:
                 continue  # one of Pulsar's transactions: there is nothing to know of it but where it began
+            if not row.batches and row.marked_ms == NEVER and not row.first_due:
+                continue  # nor of one that came from another cluster
             producer = states._producers[row.producer_id] = ProducerStateEntry(row.epoch, row.first_due)
             producer.batches.extend(row.batches)
             producer.coordinator_epoch, producer.marked_ms = row.coordinator_epoch, row.marked_ms

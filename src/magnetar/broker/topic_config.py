@@ -14,6 +14,8 @@ from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.values import MAX_LONG, Kind, Rule, Value, at_least, between, one_of, parse
 
 ENTRY_FORMATS = ("kafka", "mixed_kafka", "pulsar")
+MIGRATION = "magnetar-migration-"
+"""How the transactional ids of migrations begin; nobody else's request is one."""
 COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 
@@ -104,6 +106,12 @@ _DEFINITIONS = (
         "message.timestamp.type", Kind.STRING, "CreateTime",
         "Whether a record's timestamp is the producer's or the time of the append.",
         one_of("CreateTime", "LogAppendTime"), "log_message_timestamp_type", "log.message.timestamp.type",
+    ),
+    TopicConfigDef(
+        "migration.writer", Kind.STRING, "",
+        "Set while another cluster leads the topic: only requests of this transactional id write it, each batch at the "
+        "offset that it has there; all others are told to try again. 'magnetar migrate from-kafka' sets and unsets it.",
+        Rule(f"Value must be empty, or begin with {MIGRATION}", lambda v: not v or str(v).startswith(MIGRATION)),
     ),
     TopicConfigDef(
         "min.cleanable.dirty.ratio", Kind.DOUBLE, 0.5,
@@ -224,6 +232,7 @@ class TopicConfig:
     message_timestamp_after_max_ms: int = 3600000
     message_timestamp_before_max_ms: int = MAX_LONG
     message_timestamp_type: str = "CreateTime"
+    migration_writer: str = ""
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
     remote_log_copy_disable: bool = False
@@ -237,6 +246,11 @@ class TopicConfig:
     def compacted(self) -> bool:
         """Whether the topic keeps the last record of each key; then every record of Kafka's must have a key."""
         return "compact" in self.cleanup_policy
+
+    @property
+    def is_migrating(self) -> bool:
+        """Whether another cluster leads the topic still, and what is written there is copied here."""
+        return self.migration_writer != ""
 
     @property
     def local_retention(self) -> tuple[int, int]:

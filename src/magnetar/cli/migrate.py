@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,19 +13,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from magnetar.admin.cluster import ClusterAdmin
 from magnetar.admin.errors import Invalid
-from magnetar.cli.options import DryRun, Json, Master, Yes, confirm
+from magnetar.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, DryRun, Json, Master, Yes, confirm
 from magnetar.cli.output import give, pairs, size, table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from magnetar.admin.from_kafka import FromKafka, FromKafkaRun
+    from magnetar.admin.from_kafka_groups import GroupMoved
     from magnetar.admin.migrate import Migration
 
 # What opens data directories brings a storage engine along: it is loaded by the commands that need it.
 
 app = typer.Typer(help="Bring in what other systems wrote.", no_args_is_help=True)
 _SHOWN = 50
+_LOOK_S = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +38,6 @@ class Dropped:
 
     data: str
     freed: int
-
-
-@app.callback()
-def _group() -> None:
-    """Keep ``packed-offsets`` a command of its own although it is the only one."""
 
 
 @app.command("packed-offsets")
@@ -134,3 +134,154 @@ def _migrated(value: Migration) -> Iterator[RenderableType]:
         yield "nothing was changed: this was a dry run"
     else:
         yield f"the old files are in {value.data}/packed-offsets/old; --drop-old deletes them"
+
+
+@app.command("from-kafka")
+def from_kafka(
+    source: Annotated[
+        str, typer.Option("--source", metavar="HOST:PORT", help="A broker of the cluster to move from.")
+    ],
+    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
+    source_config: Annotated[
+        Path | None,
+        typer.Option(
+            "--source-config",
+            exists=True,
+            dir_okay=False,
+            help="Kafka's client settings for the source: security.protocol and so on.",
+        ),
+    ] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic", "-t", metavar="PATTERN", help="Only such topics, as in 'orders*'; repeatable."
+        ),
+    ] = None,
+    group: Annotated[
+        list[str] | None,
+        typer.Option("--group", "-g", metavar="PATTERN", help="Only such groups; repeatable."),
+    ] = None,
+    acls: Annotated[bool, typer.Option(help="Whether ACLs are copied.")] = True,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on copying what comes, until interrupted.")
+    ] = False,
+    cut_over: Annotated[
+        bool,
+        typer.Option("--cut-over", help="Wait until the source is quiet, compare, and lead the topics here."),
+    ] = False,
+    quiet_s: Annotated[
+        float, typer.Option("--quiet", metavar="SECONDS", min=0, help="How long nothing may come before.")
+    ] = 5,
+    audit: Annotated[
+        bool, typer.Option("--audit", help="Compare all that was copied, batch by batch.")
+    ] = False,
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> None:
+    """Move topics of a Kafka cluster here while they are in use: same offsets, groups' offsets, ACLs.
+
+    Run it as often as you like, it goes on where the logs here end; until --cut-over producers here have to wait.
+    """
+    if follow and cut_over:
+        raise Invalid("--follow goes on until interrupted", "Interrupt it, and run --cut-over then.")
+    from magnetar.admin.from_kafka import FromKafkaRun, parse_wanted
+
+    wanted = parse_wanted(topic, group, acls=acls)
+    with (
+        ClusterAdmin(source, credentials_in=source_config, timeout_s=30) as there,
+        ClusterAdmin(bootstrap_server, timeout_s=30) as here,
+        _telling(hidden=json) as (say, progress),
+        FromKafkaRun(there, here, wanted, say, progress) as migration,
+    ):
+        done = migration.plan() if dry_run else _moved(migration, follow, cut_over, quiet_s, audit)
+    give(done, _from_kafka, as_json=json)
+
+
+def _moved(migration: FromKafkaRun, follow: bool, cut_over: bool, quiet_s: float, audit: bool) -> FromKafka:
+    migration.begin()
+    migration.catch_up()
+    acls = migration.acls()
+    groups = migration.groups()
+    if follow:
+        groups = _followed(migration, groups)
+    compared = migration.audit() if audit or cut_over else None
+    if not cut_over:
+        return migration.report(groups, acls, compared)
+    migration.look_again()
+    migration.wait_until_quiet(quiet_s)
+    return migration.cut_over(migration.groups(), acls)
+
+
+def _followed(migration: FromKafkaRun, groups: tuple[GroupMoved, ...]) -> tuple[GroupMoved, ...]:
+    """Go on until interrupted; what groups commit and partitions that topics are given follow every ten seconds."""
+    due = time.monotonic()
+    try:
+        while True:
+            migration.copy()
+            if time.monotonic() >= due:
+                migration.look_again()
+                groups = migration.groups()
+                due = time.monotonic() + _LOOK_S
+    except KeyboardInterrupt:
+        return groups
+
+
+@contextmanager
+def _telling(*, hidden: bool) -> Iterator[tuple[Callable[[str], object], Callable[[int, int], object]]]:
+    """Show, on standard error, what is done or waited for, each thing once; and on a terminal how far it is."""
+    said = ""
+
+    def say(text: str) -> None:
+        nonlocal said
+        if text != said:
+            said = text
+            print(f"magnetar: {text}", file=sys.stderr, flush=True)
+
+    if hidden or not sys.stderr.isatty():
+        yield say, lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("copying", total=None)
+        yield (
+            lambda text: bar.update(task, description=text),
+            lambda done, total: bar.update(task, completed=done, total=total),
+        )
+
+
+def _from_kafka(value: FromKafka) -> Iterator[RenderableType]:
+    yield table(
+        ("topic", "#partition", "#first", "#next", "#source first", "#source next", "#expired"),
+        [
+            (x.topic, x.partition, x.first, x.next, x.source_first, x.source_next, x.expired)
+            for x in value.partitions
+        ],
+    )
+    for each in value.topics:
+        if each.left_out:
+            yield f"{each.topic}: nothing like {', '.join(each.left_out)} here"
+        for name, how in each.differs.items():
+            yield f"{each.topic}: {name} follows the cluster: {how}"
+    for moved in value.groups:
+        yield f"group {moved.group}: {moved.left_out or f'{moved.partitions} partitions'}"
+    acls = f"{value.acls.kept} of {value.acls.entries}"
+    yield pairs(
+        [
+            ("copied", size(value.bytes)),
+            ("ACLs", f"{acls}: {value.acls.left_out}" if value.acls.left_out else acls),
+            *(
+                []
+                if value.audit is None
+                else [("compared", f"{value.audit.records} records in {value.audit.batches} batches, equal")]
+            ),
+        ]
+    )
+    if value.dry_run:
+        yield "nothing was changed: this was a dry run"
+    elif value.cut_over:
+        yield "the topics are led here now"
+    else:
+        yield "the topics are led by the source still: --cut-over ends that"

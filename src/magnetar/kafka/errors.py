@@ -12,7 +12,7 @@ from magnetar.broker.producers import (
     OutOfOrderSequence,
 )
 from magnetar.kafka.configs.changes import InvalidChange
-from magnetar.kafka.partitions.partition import BatchTooLarge, InvalidTimestamp
+from magnetar.kafka.partitions.partition import BatchTooLarge, InvalidTimestamp, NotInPlace, TopicMigrating
 from magnetar.ledger import errors as ledger
 from magnetar.metadata import MetadataError
 from magnetar.records import errors as records
@@ -97,6 +97,8 @@ CODES: dict[type[BaseException], ErrorCode] = {
     records.EntryCorrupt: ErrorCode.KAFKA_STORAGE_ERROR,
     BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
     InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
+    TopicMigrating: ErrorCode.NOT_ENOUGH_REPLICAS,
+    NotInPlace: ErrorCode.OFFSET_OUT_OF_RANGE,
     OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     InvalidProducerEpoch: ErrorCode.INVALID_PRODUCER_EPOCH,
     NotInTransaction: ErrorCode.INVALID_TXN_STATE,

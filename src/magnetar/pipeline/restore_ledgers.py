@@ -20,7 +20,7 @@ import numpy as np
 from magnetar.ledger.disk import RealDisk
 from magnetar.ledger.files.layout import FRAME_BYTES, encode_header, frame_head, index_path, ledger_path
 from magnetar.ledger.files.sparse import SparseIndex
-from magnetar.records.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, read_header, seal
+from magnetar.records.batch import HEADER_BYTES, LOG_APPEND_TIME, gap, read_header, seal
 from magnetar.records.compression import Buffer, Codec
 from magnetar.records.encoder import Columns, Int64s
 from magnetar.records.entry import broker_entry_head, kafka_message_head
@@ -175,16 +175,6 @@ def placed(batch: bytes, base_offset: int, append_time: int | None) -> bytes:
     if append_time is not None:
         header = header._replace(attributes=header.attributes | LOG_APPEND_TIME, max_timestamp=append_time)
     return seal(header, memoryview(batch)[HEADER_BYTES:])
-
-
-def gap(base_offset: int, offsets: int) -> bytes:
-    """Return a batch that spans so many offsets, and has no records."""
-    header = BatchHeader(
-        base_offset=base_offset, length=0, partition_leader_epoch=0, magic=2, crc=0, attributes=0,
-        last_offset_delta=offsets - 1, base_timestamp=-1, max_timestamp=-1, producer_id=-1, producer_epoch=-1,
-        base_sequence=-1, records_count=0,
-    )  # fmt: skip
-    return seal(header, b"")
 
 
 def _numbers(rows: pa.RecordBatch, piece: RestoredPiece) -> tuple[Int64s, Int64s, Int64s]:

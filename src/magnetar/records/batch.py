@@ -39,6 +39,10 @@ CONTROL = 0x20
 NO_PRODUCER = -1
 NO_SEQUENCE = -1
 NO_TIMESTAMP = -1
+NO_LEADER_EPOCH = -1
+"""Of a batch that no leader of this cluster took in: it came as it is from another one."""
+MAX_GAP = 1 << 31
+"""So many offsets a batch can span."""
 UNKNOWN_TIME = -(1 << 63)
 """Stands for an earliest timestamp that nobody knows: no timestamp is earlier."""
 
@@ -172,6 +176,16 @@ def encode_batch(
         records_count=len(records),
     )
     return seal(header, compress(codec, body, level=level))
+
+
+def gap(base_offset: int, offsets: int) -> bytes:
+    """Return a batch that spans so many offsets, and has no records."""
+    header = BatchHeader(
+        base_offset=base_offset, length=0, partition_leader_epoch=0, magic=MAGIC, crc=0, attributes=0,
+        last_offset_delta=offsets - 1, base_timestamp=NO_TIMESTAMP, max_timestamp=NO_TIMESTAMP,
+        producer_id=NO_PRODUCER, producer_epoch=-1, base_sequence=NO_SEQUENCE, records_count=0,
+    )  # fmt: skip
+    return seal(header, b"")
 
 
 def seal(header: BatchHeader, body: Buffer) -> bytes:

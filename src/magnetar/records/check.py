@@ -39,7 +39,7 @@ _ORDER = bytes(
 )  # what codes of one byte say, + 64
 _PARITY = bytes(code & 1 for code in range(256))
 _MAX_WIDTH = 7  # bytes of a timestamp delta: such a one is within 4,000 years
-_MAX_TIME = 1 << 55  # arithmetic with later times, or with ones before its negative, could overflow
+MAX_TIME = 1 << 55  # arithmetic with later times, or with ones before its negative, could overflow
 _FAR, _NONE_YET = -(1 << 62), 1 << 62
 _NO_RUN = 0, b""
 machine = Machine()
@@ -92,7 +92,7 @@ def check_and_open(data: memoryview, *, hurried: bool = False) -> tuple[BatchHea
     base, latest = header.base_timestamp, header.max_timestamp
     if header.attributes & LOG_APPEND_TIME:
         return header, body, latest
-    if least <= -_MAX_TIME or not -_MAX_TIME < base < _MAX_TIME:
+    if least <= -MAX_TIME or not -MAX_TIME < base < MAX_TIME:
         return header, body, UNKNOWN_TIME
     earliest = base + least
     return header, body, earliest if earliest < latest else latest
@@ -118,7 +118,7 @@ def plain_least_time(body: bytes, count: int) -> int:
     runs: list[RecordRun] = []
     try:
         while delta < count:
-            shape = _check_one(body, at, delta)
+            shape = check_one(body, at, delta)
             if shape[7] < least:
                 least = shape[7]
             at += shape[0]
@@ -145,7 +145,7 @@ def plain_least_time(body: bytes, count: int) -> int:
     return least
 
 
-def _check_one(body: bytes, start: int, delta: int) -> Shape:
+def check_one(body: bytes, start: int, delta: int) -> Shape:
     """Check one record; give its shape: its size, and where in it lie the body, the offset delta, key, value, headers.
 
     Behind these come the number of headers and the timestamp delta.

@@ -60,4 +60,6 @@ def _refusal(topic: Topic) -> ErrorCode:
     if topic.internal:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     only_compacted = topic.config.compacted and "delete" not in topic.config.cleanup_policy
+    if topic.config.is_migrating:
+        return ErrorCode.NONE  # it begins where the other cluster's begins
     return ErrorCode.POLICY_VIOLATION if only_compacted else ErrorCode.NONE

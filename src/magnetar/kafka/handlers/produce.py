@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from magnetar.broker.errors import TopicNotFound
 from magnetar.broker.ownership import NotOwned
 from magnetar.broker.producers import ProducerRefused
+from magnetar.broker.topic_config import MIGRATION
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.errors import code_for
 from magnetar.kafka.handlers.asked import find_partition, find_topic
@@ -70,6 +71,7 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
     """
     if request.acks not in (0, 1, _ALL):
         return _refused(request, ErrorCode.INVALID_REQUIRED_ACKS)
+    is_migration = (request.transactional_id or "").startswith(MIGRATION)
     waiting: dict[asyncio.Future[None], list[PartitionProduceResponse]] = {}
     topics = []
     failed = 0
@@ -91,6 +93,14 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
                     partition = await find_partition(context, topic.name, topic.topic_id, asked.index)
                 if context.kafka.broker.topic_policies(partition.topic).requires_encryption:
                     raise EncryptionRequired(f"Encryption is required in {partition.topic.kafka_name}")
+                if is_migration or partition.topic.config.is_migrating:
+                    from magnetar.kafka.handlers.taking_over import take_over  # few brokers ever do it
+
+                    row.base_offset, done = await take_over(request.transactional_id, partition, asked)
+                    row.log_start_offset = partition.log.log_start_offset
+                    if done is not None:
+                        waiting.setdefault(done, []).append(row)
+                    continue
                 draft = partition.check(_records(asked, partition, context.api_version))
                 if not isinstance(draft, PreparedBatch):
                     draft = await draft

@@ -8,7 +8,7 @@ import logging
 import struct
 from collections.abc import Callable, Coroutine, Sequence
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from magnetar.broker import producer_log
 from magnetar.broker.figures import LogFigures
@@ -35,11 +35,14 @@ from magnetar.ledger.transactions import NOT_OPENED
 from magnetar.records.batch import (
     CONTROL,
     LOG_APPEND_TIME,
+    MAX_GAP,
+    NO_LEADER_EPOCH,
     NO_TIMESTAMP,
     TRANSACTIONAL,
     UNKNOWN_TIME,
     BatchHeader,
     each_record,
+    gap,
     read_header,
     recompressed,
     with_log_append_time,
@@ -51,6 +54,9 @@ from magnetar.records.control import marker_batch, read_marker
 from magnetar.records.entry import kafka_message_head
 from magnetar.records.errors import InvalidRecord, RecordsError
 from magnetar.records.pulsar_metadata import MAX_MESSAGES
+
+if TYPE_CHECKING:
+    from magnetar.records.check_kept import KeptBatch
 
 _log = logging.getLogger("magnetar.kafka")
 _NOBODY: set[Callable[[], None]] = set()
@@ -66,6 +72,14 @@ _MAX_NAMED = 10_000
 
 class BatchTooLarge(RecordsError):
     """A batch is larger than its topic's ``max.message.bytes``."""
+
+
+class TopicMigrating(RecordsError):
+    """Another cluster leads the topic still: who would write it here has to wait."""
+
+
+class NotInPlace(RecordsError):
+    """A batch of another cluster's begins at an offset that is taken here."""
 
 
 class RecordsRejected(InvalidRecord):
@@ -320,6 +334,8 @@ class Partition:
         Raises ``ProducerRefused`` or ``LedgerError``. `may_end_transactions` has been awaited before.
         """
         producers, log = self.producers, self.log
+        if self.topic.config.is_migrating:
+            return None  # nothing of that transaction could come here
         if not producers.check_marker(marker):
             return self._last_done if log.high_watermark < log.log_end_offset else None
         now_ms = self._clock()
@@ -350,6 +366,35 @@ class Partition:
             )
             self.producers.end(marker, base_offset, header.max_timestamp)
 
+    def take_over(self, batch: KeptBatch) -> asyncio.Future[None] | None:
+        """Write a batch of another cluster's at the offset that it has there; give what tells that it is durable.
+
+        Where offsets are missing before it, batches without records take them, as in a compacted log of Kafka's. Its
+        producer has its name from the other cluster, so nothing is kept of it but transactions: here another one may
+        have that name. Raises `NotInPlace` or ``LedgerError``. `may_end_transactions` has been awaited before.
+        """
+        log, header, now_ms = self.log, batch.header, self._clock()
+        if header.base_offset < log.log_end_offset:
+            raise NotInPlace(
+                f"the batch begins at offset {header.base_offset}, and the log ends at {log.log_end_offset}"
+            )
+        while (missing := header.base_offset - log.log_end_offset) > 0:
+            filler = memoryview(gap(log.log_end_offset, min(missing, MAX_GAP)))
+            self.append(filler, read_header(filler), now_ms, leader_epoch=NO_LEADER_EPOCH)
+        marker = read_marker(batch.data) if header.is_control and header.is_transactional else None
+        if marker is not None:  # before: whoever is told what is visible has to know it
+            self.producers.transactions.end(
+                header.producer_id, header.base_offset, committed=marker.committed
+            )
+        try:
+            _, done = self.append(
+                batch.data, header, now_ms, earliest_ms=batch.earliest_ms, leader_epoch=NO_LEADER_EPOCH
+            )
+        except BaseException:
+            self.producers.take_back(header.base_offset)
+            raise
+        return done
+
     def append(
         self,
         data: memoryview,
@@ -358,10 +403,16 @@ class Partition:
         *,
         earliest_ms: int = UNKNOWN_TIME,
         mixed: bool = False,
+        leader_epoch: int | None = None,
     ) -> tuple[int, asyncio.Future[None] | None]:
-        """Write one batch with the fields filled in that the broker owns."""
+        """Write one batch with the fields filled in that the broker owns.
+
+        ``leader_epoch`` is this broker's; `NO_LEADER_EPOCH` for what another cluster's leader took in.
+        """
         head = kafka_message_head(now_ms, header.last_offset_delta + 1, mixed=mixed) + _OWNED.pack(
-            self.log.log_end_offset, header.length, self.leader_epoch
+            self.log.log_end_offset,
+            header.length,
+            self.leader_epoch if leader_epoch is None else leader_epoch,
         )
         message = (head, data[_OWNED.size :])
         return self._append(message, header, header.max_timestamp, earliest_ms, now_ms)
@@ -390,7 +441,7 @@ class Partition:
             raise
         figures = self.figures
         figures.produces += 1
-        figures.messages_in += messages
+        figures.messages_in += header.records_count
         figures.bytes_in += header.length + _BEFORE_LENGTH
         self._last_done = pending.done
         self._appended_ms = now_ms

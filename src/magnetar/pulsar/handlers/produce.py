@@ -133,6 +133,15 @@ async def _produce(connection: PulsarConnection, command: CommandProducer) -> No
 def _check_not_terminated(topic: PulsarTopic | NonPersistentTopic) -> None:
     if isinstance(topic, PulsarTopic) and topic.log.terminated is not None:
         raise TopicTerminated("Topic was already terminated")
+    _check_not_migrating(topic)
+
+
+def _check_not_migrating(topic: PulsarTopic | NonPersistentTopic) -> None:
+    if topic.topic.config.is_migrating:  # clients connect again until it is over
+        raise PulsarError(
+            "Topic is being migrated: another cluster takes what is written to it",
+            ServerError.ServiceNotReady,
+        )
 
 
 async def _wait(
@@ -266,6 +275,7 @@ def _pass_on(
     topic = producing.topic
     assert isinstance(topic, NonPersistentTopic)
     topic.publish(producing.producer, sent, metadata)
+    _check_not_migrating(topic)
     highest = max(command.highest_sequence_id, command.sequence_id)
     frame = encode.send_receipt(command.producer_id, command.sequence_id, highest, PLACE, topic.partition)
     connection.receipt(Receipt(None, lambda _: frame))
