@@ -48,6 +48,11 @@ FEW = (
     "magnetar.kafka.quotas.managers",
     "magnetar.kafka.client_metrics.subscriptions",
     "magnetar.kafka.configs.entries",
+    "magnetar.kafka.figures",
+    "magnetar.kafka.coordinators.views",
+    "magnetar.kafka.coordinators.consumer.actions",
+    "magnetar.broker.auth.policies",
+    "magnetar.broker.kafka_setting_names",
 )
 # Says what it has loaded when it ends.
 _BROKER = """

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from magnetar.broker.background import end_all
@@ -22,7 +23,6 @@ from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.share.settings import ShareSettings
 from magnetar.kafka.coordinators.streams.settings import StreamsSettings
 from magnetar.kafka.fetch_sessions import ROW_BYTES, FetchSessions
-from magnetar.kafka.figures import KafkaFigures
 from magnetar.kafka.group_progress import GroupProgress
 from magnetar.kafka.listeners import parse_listeners
 from magnetar.kafka.other_brokers import OtherBrokers
@@ -40,7 +40,10 @@ from magnetar.ledger.port import wall_clock_ms
 from magnetar.schema_registry.settings import SchemaRegistrySettings
 
 if TYPE_CHECKING:
+    from magnetar.broker.auth import Access
+    from magnetar.broker.figures import FigureTable
     from magnetar.broker.transactions import Coordinator
+    from magnetar.kafka.figures import KafkaFigures
 
 
 def monotonic_ms() -> int:
@@ -149,11 +152,20 @@ class KafkaProtocolHandler(ProtocolHandler):
         groups.on_joining = broker.progress.joining_group
         broker.offers.add(self.services)
         self._server = KafkaServer(self.services, self._settings, tenancy)
-        broker.figures.sources.append(KafkaFigures(self.services, self._server, tenancy))
+        broker.figures.sources.append(self._figures)
         partitions.start()
         self._server.start()
         await groups.start()
         await transactions.follow_ownership()
+
+    @cached_property
+    def _told(self) -> KafkaFigures:
+        from magnetar.kafka.figures import KafkaFigures  # for brokers that somebody asks for their figures
+
+        return KafkaFigures(self.services, self._server, self._tenancy)
+
+    def _figures(self, access: Access | None) -> Iterator[FigureTable | None]:
+        return self._told(access)
 
     def new_connection(self, listener: Listener) -> asyncio.BaseProtocol:
         return self._server.connection(listener)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from magnetar.kafka.coordinators.caller import Caller
 from magnetar.kafka.coordinators.classic import ClassicGroups
 from magnetar.kafka.coordinators.configs import GroupConfigs, SameForAll
-from magnetar.kafka.coordinators.consumer.actions import MakeTarget, ResolveRegexes
 from magnetar.kafka.coordinators.consumer.topics import NoTopics, Topics
 from magnetar.kafka.coordinators.decision import Action, Assigned, Decision, Fact, Marker, Stated, Token
 from magnetar.kafka.coordinators.facts import (
@@ -331,6 +330,8 @@ class GroupsDecider:
         """Hear that an assignment is durable, or what a thread made for a consumer group."""
         if isinstance(action, Assigned):
             return self.classic.kept(action, now_ms)
+        from magnetar.kafka.coordinators.consumer.actions import MakeTarget, ResolveRegexes
+
         if not isinstance(action, MakeTarget | ResolveRegexes):
             return self._share_target_made(action, result)
         group = self.groups.get(action.group_id)

@@ -15,10 +15,9 @@ from magnetar.broker.ownership import Owned
 from magnetar.kafka.coordinators.caller import Caller
 from magnetar.kafka.coordinators.committing import Committing
 from magnetar.kafka.coordinators.configs import GroupConfigs, SameForAll
-from magnetar.kafka.coordinators.consumer.actions import ResolveRegexes
 from magnetar.kafka.coordinators.consumer.topics import NoTopics, Topics, resolve
 from magnetar.kafka.coordinators.decider import GroupsDecider
-from magnetar.kafka.coordinators.decision import Action, Decision, Marker, Token, Transaction
+from magnetar.kafka.coordinators.decision import Action, Assigned, Decision, Marker, Token, Transaction
 from magnetar.kafka.coordinators.facts import Committed, Committer, OffsetCommit
 from magnetar.kafka.coordinators.kinds import AnyGroup, is_consumer, is_share, is_streams
 from magnetar.kafka.coordinators.log import OffsetsLog
@@ -29,7 +28,6 @@ from magnetar.kafka.coordinators.shard import Shard
 from magnetar.kafka.coordinators.share.settings import ShareSettings
 from magnetar.kafka.coordinators.streams.settings import StreamsSettings
 from magnetar.kafka.coordinators.telling import Row, Telling
-from magnetar.kafka.coordinators.views import GroupView, view
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.heartbeat_request import HeartbeatRequest
 from magnetar.wire.kafka.messages.heartbeat_response import HeartbeatResponse
@@ -44,6 +42,7 @@ if TYPE_CHECKING:
     from magnetar.kafka.coordinators.consumer.members import Beating
     from magnetar.kafka.coordinators.share.group import ShareGroup
     from magnetar.kafka.coordinators.streams.members import BeatAnswer
+    from magnetar.kafka.coordinators.views import GroupView
     from magnetar.wire.kafka.messages.consumer_group_describe_response import DescribedGroup
     from magnetar.wire.kafka.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
     from magnetar.wire.kafka.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
@@ -287,6 +286,10 @@ class GroupCoordinator:
 
     def _act(self, action: Action) -> Awaitable[object] | None:
         """Do what takes longer than a decision may."""
+        if isinstance(action, Assigned):
+            return None
+        from magnetar.kafka.coordinators.consumer.actions import ResolveRegexes
+
         if isinstance(action, ResolveRegexes):
             return resolve(self._topics, action.regexes, action.shows)
         make = getattr(action, "make", None)  # a target of a kind of groups whose module may not be loaded
@@ -471,6 +474,8 @@ class GroupCoordinator:
             return share_view(
                 group, self.configs.of(group.group_id, ShareSettings), decider.share.timers, now_ms
             )
+        from magnetar.kafka.coordinators.views import view
+
         return view(group, decider.classic.timers, now_ms)
 
     def committed(self, group_id: str) -> dict[str, dict[int, Committed]]:
