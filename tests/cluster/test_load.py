@@ -146,6 +146,22 @@ def test_a_namespace_goes_to_the_broker_that_is_named_and_back_under_load(pair: 
     assert refused.value.code == 412
 
 
+def test_a_rolling_restart_under_load_loses_nothing(
+    pair: list[BrokerProcess], record_property: pytest.RecordProperty
+) -> None:
+    def act(admin: AdminClient, load: Load) -> None:
+        load.longest_silence_s = 0.0
+        for each in pair:
+            each.end()
+            load.wait_for_more(500)  # by the other
+            each.start()
+            until(lambda: -1 not in leaders(admin, "rolled").values())
+            load.wait_for_more(500)
+        record_property("longest silence s", round(load.longest_silence_s, 2))
+
+    under_load(pair, "rolled", act)
+
+
 def test_what_is_unloaded_comes_back_whoever_had_it(pair: list[BrokerProcess]) -> None:
     def act(admin: AdminClient, load: Load) -> None:
         for _ in range(3):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from magnetar.broker import logs, setting_sources
 from magnetar.broker.errors import BrokerError, InvalidConfig
 from magnetar.broker.settings import Settings
 from magnetar.cli.limits import bound_allocator, raise_file_limit
+from magnetar.cli.supervisor import tell_supervisor
 from magnetar.proxy.service import ProxyService, ready_line
 from magnetar.proxy.settings import ProxySettings
 
@@ -54,21 +54,6 @@ async def _serve(settings: Settings) -> None:
     await stop.wait()
     service.close()
     await asyncio.sleep(0)  # what was written goes out
-
-
-def tell_supervisor() -> None:
-    """Tell systemd that clients may connect (``Type=notify``), where it wants to know."""
-    where = os.environ.get("NOTIFY_SOCKET", "")
-    if not where:
-        return
-    import socket
-
-    address = "\0" + where[1:] if where.startswith("@") else where
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-        try:
-            sock.sendto(b"READY=1", address)
-        except OSError as error:
-            _log.warning("systemd cannot be told that this is ready: %s", error)
 
 
 def _complain(error: Exception, status: int) -> int:

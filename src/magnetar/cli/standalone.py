@@ -16,6 +16,7 @@ from magnetar.broker.errors import BrokerError, InvalidConfig
 from magnetar.broker.listeners import CannotListen, Listener
 from magnetar.broker.settings import Settings
 from magnetar.cli.limits import LOOK_EVERY_S, Spare, bound_allocator, raise_file_limit
+from magnetar.cli.supervisor import tell_supervisor
 from magnetar.ledger.errors import LedgerError, StorageFull
 from magnetar.metadata import DirectoryInUse, MetadataError, MetadataUnavailable
 
@@ -148,6 +149,7 @@ async def _serve(settings: Settings, worker: WorkerPlace | None) -> bool:
     service.broker.background.repeat("giving memory back", lambda: LOOK_EVERY_S, Spare().give_back_when_quiet)
     if worker is None:
         print(ready_line(service.served), flush=True)
+        tell_supervisor()
     await stop.wait()
     try:
         await service.close()

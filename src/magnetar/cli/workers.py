@@ -11,6 +11,7 @@ from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.settings import Settings
 from magnetar.broker.workers.doors import Doors, wanted_by_handlers
 from magnetar.broker.workers.supervisor import Supervisor
+from magnetar.cli.supervisor import tell_supervisor
 from magnetar.metadata.lock import DirectoryLock
 
 
@@ -50,6 +51,7 @@ async def serve(settings: Settings) -> int:
                 if not supervisor.is_stopping:
                     words = [f"{name}={','.join(told)}" for name, told in doors.served.items()]
                     print(" ".join(["ready", *words]), flush=True)
+                    tell_supervisor()
                 await supervisor.ended()
             finally:
                 await supervisor.close()
