@@ -36,6 +36,9 @@ class Groups:
     def is_active(self, group: str) -> bool:
         return self.active
 
+    def is_share(self, group: str) -> bool:
+        return False
+
     def committed(self, read: Read) -> int | None:
         return self.offsets.get(read)
 

@@ -37,12 +37,14 @@ QUICK = (
 class Worker:
     """A member that is a process of its own; see `tests.shares.worker`."""
 
-    def __init__(self, address: str, group: str, topic: str) -> None:
+    def __init__(self, address: str, group: str, topic: str, kind: str = "worker") -> None:
+        self.kind = kind
+        self.killed: float | None = None
         self.got: list[tuple[float, list[int]]] = []
         self.acked: list[tuple[float, list[int]]] = []
         self.failures: list[str] = []
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.shares.worker", address, group, topic],
+            [sys.executable, "-m", f"tests.shares.{kind}", address, group, topic],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -71,6 +73,7 @@ class Worker:
         return {number for _, numbers in self.acked for number in numbers}
 
     def kill(self) -> None:
+        self.killed = time.monotonic()
         self._process.kill()
         self._process.wait()
         self._reader.join()
@@ -93,10 +96,18 @@ def fill(
     address: str, topic: str, records: int = RECORDS, partitions: int = PARTITIONS, *, make: bool = True
 ) -> None:
     if make:
-        admin = AdminClient({"bootstrap.servers": address})
-        admin.create_topics([NewTopic(topic, partitions)])[topic].result()
+        create(address, topic, partitions)
+    produce(address, topic, range(records), partitions)
+
+
+def create(address: str, topic: str, partitions: int = PARTITIONS) -> None:
+    admin = AdminClient({"bootstrap.servers": address})
+    admin.create_topics([NewTopic(topic, partitions)])[topic].result()
+
+
+def produce(address: str, topic: str, numbers: Iterable[int], partitions: int = PARTITIONS) -> None:
     producer = Producer({"bootstrap.servers": address, "linger.ms": 5, "batch.num.messages": 97})
-    for number in range(records):
+    for number in numbers:
         producer.produce(topic, value=b"%d" % number, partition=number % partitions)
         producer.poll(0)
     assert producer.flush(PATIENCE_S) == 0

@@ -43,6 +43,7 @@ from magnetar.broker.peers import Peers
 from magnetar.broker.policies import AutoTopics, NamespacePolicies
 from magnetar.broker.progress import Progress
 from magnetar.broker.settings import Settings
+from magnetar.broker.shares.linked import LinkedQueues
 from magnetar.broker.topic import Topic
 from magnetar.broker.topic_config import TopicConfig, check_overrides, check_together
 from magnetar.broker.transaction_sides import PulsarTransactions
@@ -140,6 +141,7 @@ class Broker:
         )
         """What clients of all protocols make the broker keep is counted there."""
         self.progress = Progress(settings.names.linked_subscriptions)
+        self.linked_queues = LinkedQueues(self.progress.is_linked)
         self.transactions = PulsarTransactions()
         self.compactions = Compactions(lambda: self.settings, self.background)
         self.offloading = Offloading(self, self.background)

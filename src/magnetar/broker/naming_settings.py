@@ -54,5 +54,6 @@ class NamingSettings:
         (),
         Kind.LIST,
         "Names under which a Kafka group and a Pulsar subscription share one progress, * for all: while the group has "
-        "members they read, and the subscription's consumers wait; when the last one left, the consumers go on.",
+        "members they read, and the subscription's consumers wait; when the last one left, the consumers go on. "
+        "A share group and a Shared subscription work side by side.",
     )

@@ -31,6 +31,10 @@ class Groups(Protocol):
         """Whether the group has members."""
         ...
 
+    def is_share(self, group: str) -> bool:
+        """Whether it is a share group, which commits nothing (see `magnetar.broker.shares.linked`)."""
+        ...
+
     def committed(self, read: Read) -> int | None:
         """Return the offset that a group would go on with, or None."""
         ...

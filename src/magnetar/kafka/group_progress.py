@@ -27,6 +27,13 @@ class GroupProgress:
         except CoordinatorRefused as refused:
             return refused.code != ErrorCode.GROUP_ID_NOT_FOUND
 
+    def is_share(self, group: str) -> bool:
+        """Whether it is a share group, whose books are kept otherwise (`magnetar.broker.shares.linked`)."""
+        try:
+            return self._groups.share_group(group) is not None
+        except CoordinatorRefused:
+            return False
+
     def committed(self, read: Read) -> int | None:
         """Return the offset that a group would go on with, or None."""
         try:

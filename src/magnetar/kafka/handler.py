@@ -143,6 +143,10 @@ class KafkaProtocolHandler(ProtocolHandler):
         broker.events.bundle_lost.append(follow)
         broker.events.bundle_acquired.append(follow)
         broker.progress.groups = GroupProgress(broker, groups)
+        if broker.progress.links:
+            from magnetar.kafka.shares.links import ShareLinks  # most brokers have no linked names
+
+            broker.linked_queues.shares = ShareLinks(shares, partitions)
 
         async def coordinator() -> Coordinator:
             return (await transactions.get()).of_pulsar()

@@ -27,9 +27,11 @@ from magnetar.ledger.errors import LedgerError, OffsetOutOfRange
 from magnetar.ledger.port import Position
 from magnetar.metadata import ANY, Delete, MetadataError, NotFound, Put
 from magnetar.pulsar.dispatch.base import SubType
+from magnetar.pulsar.dispatch.shared import Shared
 from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.dispatch.wanted import Wanted
 from magnetar.pulsar.errors import PulsarError
+from magnetar.pulsar.linked_shares import LinkedShares
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.pulsar.topics import PulsarTopics
 from magnetar.records.errors import RecordsError
@@ -55,6 +57,7 @@ class GroupCursors:
         self._rounds = 0
         self._owed: WeakSet[Subscription] = WeakSet()
         """Those whose consumers stopped for a group that could not be told yet how far they were."""
+        self.shares = LinkedShares(broker, topics, self.offset_of, self._put)
         self._urgent: set[asyncio.Task[None]] = set()
         self._progress.listening = True
         self._progress.joining = self._joining
@@ -110,6 +113,9 @@ class GroupCursors:
         async for topic in sliced(self._topics.all_open()):
             for name, subscription in list(topic.subscriptions.items()):
                 if subscription.cursor.is_durable and self._progress.is_linked(name):
+                    if self._is_shares(subscription):
+                        await self._follow_books(topic, subscription)
+                        continue
                     what = f"group {name} cannot follow its subscription on {topic.name}"
                     async with self._trying((topic.log.name, name), what) as now:
                         if now:
@@ -189,6 +195,21 @@ class GroupCursors:
 
     # -- linked names
 
+    def _is_shares(self, subscription: Subscription) -> bool:
+        """Whether it is a share group that it is linked to."""
+        groups = self._progress.groups
+        is_working = isinstance(subscription, Shared) and subscription.link and subscription.link.is_working
+        return bool(is_working) or (groups is not None and groups.is_share(subscription.name))
+
+    async def _follow_books(self, topic: PulsarTopic, subscription: Subscription) -> None:
+        if subscription.paused:  # for a group of another kind that had the name before
+            subscription.go_on()
+        if isinstance(subscription, Shared) and subscription.link is not None:
+            what = f"subscription {subscription.name} on {topic.name} cannot follow its share group"
+            async with self._trying((topic.log.name, subscription.name), what) as now:
+                if now:
+                    await subscription.link.follow()
+
     async def _link(self, topic: PulsarTopic, subscription: Subscription) -> None:
         groups = self._progress.groups
         if groups is None:
@@ -227,6 +248,8 @@ class GroupCursors:
 
     def _joining(self, group: str) -> None:
         """A member joins a linked group: its consumers stop now, before the member asks where to begin."""
+        if self._progress.groups is not None and self._progress.groups.is_share(group):
+            return  # they work together
         for topic in self._topics.all_open():
             subscription = topic.subscriptions.get(group)
             if subscription is not None and subscription.cursor.is_durable and not subscription.paused:
@@ -243,13 +266,22 @@ class GroupCursors:
         Raises `GroupIsActive`.
         """
         self.check(topic, subscription.name)
-        yield
+        async with self.shares.moving(topic, subscription):
+            yield
         await self.moved(topic, subscription)
+
+    @asynccontextmanager
+    async def seeking(self, topic: PulsarTopic, subscription: Subscription) -> AsyncIterator[None]:
+        """A consumer moves its cursor; raises `GroupIsActive` if members of a share group work through it as well."""
+        if self._progress.is_linked(subscription.name) and self._is_shares(subscription):
+            self.check(topic, subscription.name)
+        async with self.shares.moving(topic, subscription):
+            yield
 
     async def moved(self, topic: PulsarTopic, subscription: Subscription) -> None:
         """An operator moved a cursor: its group goes on from there; raise `GroupIsActive`."""
         groups, name = self._progress.groups, subscription.name
-        if groups is None or not self._has_group(topic, name):
+        if groups is None or not self._has_group(topic, name) or groups.is_share(name):
             return
         offset = await self.offset_of(topic, subscription)
         await groups.move(Read(name, topic.topic.kafka_name, topic.index), offset)
@@ -264,7 +296,8 @@ class GroupCursors:
     async def deleted(self, topic: PulsarTopic, name: str) -> None:
         """An operator ended a subscription: a group of that name forgets what it committed."""
         groups = self._progress.groups
-        if groups is not None and self._has_group(topic, name):
+        await self.shares.deleted(topic, name)
+        if groups is not None and self._has_group(topic, name) and not groups.is_share(name):
             await groups.forget(Read(name, topic.topic.kafka_name, topic.index))
             await self._unmark(topic, name)
         self._told.get(topic, {}).pop(name, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from magnetar.broker.figures import LogFigures
@@ -25,7 +25,9 @@ from magnetar.pulsar.deduplication import CURSOR as DEDUPLICATION_CURSOR
 from magnetar.pulsar.deduplication import Deduplication
 from magnetar.pulsar.dispatch.base import AnySubscription, SubType
 from magnetar.pulsar.dispatch.deliveries import Deliveries
+from magnetar.pulsar.dispatch.linked import LinkedWork
 from magnetar.pulsar.dispatch.reading import Readings, UnackedLimits
+from magnetar.pulsar.dispatch.shared import Shared
 from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.dispatch.wanted import Wanted, is_as_wanted, subscription_of
 from magnetar.pulsar.epochs import TopicEpoch
@@ -82,6 +84,8 @@ class PulsarTopic:
         """The subscriptions that were made for Kafka's groups."""
         self.is_groups: Callable[[str], bool] = lambda name: False
         """Whether a subscription is a Kafka group's alone."""
+        self.find_books: Callable[[str], Callable[[], Awaitable[bool]] | None] = lambda name: None
+        """Gives what has the books at work that a linked subscription shares with a Kafka share group."""
         self.last_done: asyncio.Future[None] | None = None
         """Tells when the last append is durable; None if it was at once."""
         self.has_chunks = False
@@ -360,6 +364,11 @@ class PulsarTopic:
         made.rate = renewed(None, self.limits.subscription_dispatch_rate, asyncio.get_running_loop().time)
         if self.takes_transactions and cursor.is_durable:
             made.acks.in_transactions = self.pending_acks(wanted.subscription)
+        if isinstance(made, Shared) and made.sub_type == SubType.Shared and cursor.is_durable:
+            find = self.find_books(wanted.subscription)
+            if find is not None:
+                within = self._readings.within_batches
+                made.link = LinkedWork(made, self.log, find, within_batches=within)
         return made
 
     def pending_acks(self, subscription: str) -> PendingAcks:

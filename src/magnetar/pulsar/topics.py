@@ -66,6 +66,10 @@ class PulsarTopics:
         self.each_second: list[Callable[[], Awaitable[None]]] = []
         """What else is to be done now and then."""
         self.is_groups: Callable[[PulsarTopic, str], bool] = lambda topic, name: False
+        self.find_books: Callable[[PulsarTopic, str], Callable[[], Awaitable[bool]] | None] = (
+            lambda topic, name: None
+        )
+        """See ``PulsarTopic.find_books``."""
         self.loading: list[Callable[[PulsarTopic], Awaitable[None]]] = []
         """What else is to be read of a topic before it is open."""
         broker.events.topic_deleted.append(self._deleted)
@@ -202,6 +206,7 @@ class PulsarTopics:
         made.on_closed = self._closed
         held.hold(made)
         made.is_groups = lambda name: self.is_groups(made, name)
+        made.find_books = lambda name: self.find_books(made, name)
         try:
             await made.load()
             for load in self.loading:

@@ -12,7 +12,7 @@ in `take_changes`: who holds something does not, so after a crash it is free aga
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import NamedTuple
 
 from magnetar.broker.shares.runs import DONE, NEVER_MS, OffsetRun, RecordState, Runs
@@ -28,6 +28,15 @@ class AcknowledgeType(IntEnum):
     REJECT = 3
     RENEW = 4
     """It needs more time (KIP-1222)."""
+
+
+class Standing(Enum):
+    """How some offsets are, all in all."""
+
+    FREE = "free"
+    """Nobody holds any of them, and at least one is not done with."""
+    HELD = "held"
+    DONE = "done"
 
 
 class NotHeld(Exception):
@@ -129,6 +138,23 @@ class SharePartition:
             return False
         return last >= self.end_offset or any(run.state is RecordState.AVAILABLE for run in known)
 
+    def standing(self, first: int, last: int) -> Standing:
+        """Return whether somebody may be given all that is left of these offsets, nothing is, or somebody has some."""
+        if self.is_free(first, last):
+            return Standing.FREE
+        known = self._runs.between(max(first, self.start_offset), last)
+        return Standing.HELD if any(run.state is RecordState.ACQUIRED for run in known) else Standing.DONE
+
+    def done_within(self, first: int, last: int) -> int:
+        """Return which of these offsets are done with, as a set of bits that begins with ``first``."""
+        done = 0
+        if first < self.start_offset:
+            done = (1 << (min(self.start_offset, last + 1) - first)) - 1
+        for run in self._runs.between(max(first, self.start_offset), last):
+            if run.state in DONE:
+                done |= ((1 << run.records) - 1) << (run.first - first)
+        return done
+
     def deadline_ms(self) -> int | None:
         """Return when the first lock ends, if any does."""
         ends = [run.until_ms for run in self._runs if run.state is RecordState.ACQUIRED]
@@ -176,6 +202,25 @@ class SharePartition:
             room -= run.records
         self._advance()
         return _joined(given)
+
+    def claim(self, holder: str, first: int, last: int) -> list[OffsetRun]:
+        """Return what somebody is given of these offsets: all that is free, until it says something or goes.
+
+        Offsets before them that nobody was given yet stay free: who claims comes by them in an order of its own.
+        """
+        self._extend(first, RecordState.AVAILABLE, 0)
+        given = [
+            self._give(run, holder, NEVER_MS)
+            for run in self._runs.between(max(first, self.start_offset), last)
+            if run.state is RecordState.AVAILABLE
+        ]
+        first = max(first, self.end_offset)
+        if first <= last:
+            run = OffsetRun(first, last, RecordState.ACQUIRED, 1, holder)
+            self._runs.append(run)
+            self.end_offset = last + 1
+            given.append(run)
+        return given
 
     def _give(self, run: OffsetRun, holder: str, until_ms: int) -> OffsetRun:
         given = run._replace(
@@ -240,13 +285,28 @@ class SharePartition:
                     self._set(run, RecordState.ARCHIVED)
         self._advance()
 
-    def accept(self, first: int, last: int) -> None:
-        """Be done with offsets whoever holds them, if anybody does: an operator, or who acknowledges late, says so."""
+    def accept(self, first: int, last: int, holder: str = "") -> int:
+        """Be done with offsets whoever holds them, if anybody does: an operator, or who acknowledges late, says so.
+
+        Gives how many of them ``holder`` held.
+        """
+        records = 0
         self._extend(last + 1, RecordState.AVAILABLE, 0)
         for run in self._runs.between(max(first, self.start_offset), last):
             if run.state not in DONE:
+                records += run.records if run.state is RecordState.ACQUIRED and run.holder == holder else 0
                 self._set(run, RecordState.ACKNOWLEDGED)
         self._advance()
+        return records
+
+    def unclaim(self, holder: str, first: int, last: int) -> int:
+        """Take back what somebody holds of these offsets, however often it was delivered; give how many it held."""
+        records = 0
+        for run in self._runs.between(max(first, self.start_offset), last):
+            if run.holder == holder and run.state is RecordState.ACQUIRED:
+                self._set(run, RecordState.AVAILABLE)
+                records += run.records
+        return records
 
     def release(self, holder: str, *, max_deliveries: int) -> None:
         """Take back all that somebody holds."""

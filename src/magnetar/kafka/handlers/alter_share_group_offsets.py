@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.handlers.named_topic import named_topic
-from magnetar.kafka.handlers.share_offsets import check_empty
+from magnetar.kafka.handlers.share_offsets import check_empty, moving_subscription
 from magnetar.kafka.pace import paced
 from magnetar.kafka.shares.state import ShareKey
 from magnetar.wire.kafka.errors import ErrorCode
@@ -22,7 +22,6 @@ from magnetar.wire.kafka.messages.alter_share_group_offsets_response import (
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
-    from magnetar.kafka.shares.shares import Shares
 
 
 async def alter_share_group_offsets(
@@ -52,14 +51,9 @@ async def alter_share_group_offsets(
                 if wanted.start_offset < 0:
                     raise CoordinatorRefused(ErrorCode.INVALID_REQUEST, "The offset must not be negative.")
                 key = ShareKey(request.group_id, topic.topic_id, wanted.partition_index)
-                await _begin_at(shares, key, wanted.start_offset)
+                index, offset = wanted.partition_index, wanted.start_offset
+                async with moving_subscription(context, request.group_id, topic, index, offset):
+                    await shares.begin_at(key, offset)
             except CoordinatorRefused as refused:
                 row.error_code, row.error_message = refused.code, str(refused)
     return AlterShareGroupOffsetsResponse(responses=answers)
-
-
-async def _begin_at(shares: Shares, key: ShareKey, start_offset: int) -> None:
-    """Begin a state anew, in an epoch in which nobody who knows of the old one may write."""
-    state = await shares.anywhere.read(key)
-    await shares.anywhere.initialize(key, state.state_epoch + 1, start_offset)
-    shares.forget(key)

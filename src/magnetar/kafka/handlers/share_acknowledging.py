@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from magnetar.broker.shares.linked import QueueBusy
 from magnetar.broker.shares.share_partition import AcknowledgeType, Judged, NeverGiven, NotHeld
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.errors import code_for
@@ -36,6 +37,8 @@ class Refusal(NamedTuple):
         """Return what a client is told of an error."""
         if isinstance(error, CoordinatorRefused):
             return cls(error.code, message_of(error))
+        if isinstance(error, QueueBusy):
+            return cls(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, str(error))
         if isinstance(error, NeverGiven):
             return cls(ErrorCode.INVALID_REQUEST, str(error))
         if isinstance(error, NotHeld):
@@ -66,9 +69,11 @@ def said_in(topics: Iterable[Any]) -> list[Said]:
 
 
 def check_member(group_id: str | None, member_id: str | None) -> None:
-    """Raise `CoordinatorRefused` unless both have names."""
+    """Raise `CoordinatorRefused` unless both have names; one with a NUL is the broker's own."""
     if not group_id or not member_id:
         raise CoordinatorRefused(ErrorCode.INVALID_REQUEST, "Group id and member id must be given.")
+    if "\0" in member_id:
+        raise CoordinatorRefused(ErrorCode.INVALID_REQUEST, "Member id must not hold a NUL.")
 
 
 async def serve(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.wire.kafka.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from magnetar.broker.topic import Topic
     from magnetar.kafka.context import RequestContext
     from magnetar.kafka.coordinators.share.group import ShareGroup
 
@@ -32,3 +35,20 @@ def check_empty(group: ShareGroup) -> ShareGroup:
     if not group.is_empty:
         raise CoordinatorRefused(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
     return group
+
+
+@asynccontextmanager
+async def moving_subscription(
+    context: RequestContext, group_id: str, topic: Topic, index: int, offset: int
+) -> AsyncIterator[None]:
+    """Have a linked subscription begin where its group then does; raise `CoordinatorRefused` if it has consumers."""
+    links = context.kafka.broker.linked_queues
+    if not links.is_linked(group_id):
+        yield
+        return
+    if links.is_used(group_id, topic, index):
+        raise CoordinatorRefused(
+            ErrorCode.NON_EMPTY_GROUP, "The linked Pulsar subscription has consumers; stop them first."
+        )
+    async with links.moving(group_id, topic, index, offset):
+        yield

@@ -39,6 +39,10 @@ class LazyShares:
                     self.made = made
         return self.made
 
+    async def kept(self) -> Shares | None:
+        """Return them, None where nobody has ever asked for them."""
+        return await self.get() if self.made is not None or self._is_kept() else None
+
     def desert(self, owner: Account) -> None:
         """Nobody listens to a connection's answers any more: what waits for records on it gives up."""
         if self.made is not None:
@@ -56,8 +60,8 @@ class LazyShares:
 
     async def forget_topic(self, topic: Topic) -> None:
         """A topic is gone: so is what groups have of it."""
-        if self.made is not None or self._is_kept():
-            await (await self.get()).forget_topic(topic)
+        if (shares := await self.kept()) is not None:
+            await shares.forget_topic(topic)
 
     async def follow_ownership(self) -> None:
         """Follow what has come to this broker or gone."""

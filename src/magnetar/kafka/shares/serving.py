@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from magnetar.broker.errors import BrokerError
+from magnetar.broker.shares.linked import LinkedQueues
 from magnetar.broker.shares.runs import OffsetRun
 from magnetar.broker.shares.share_partition import Judged, SharePartition
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
@@ -19,6 +20,7 @@ from magnetar.kafka.coordinators.share.settings import READ_COMMITTED, ShareSett
 from magnetar.kafka.partitions.formats import Batch
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.shares.beginning import first_offset
+from magnetar.kafka.shares.lent import LentShare
 from magnetar.kafka.shares.state import UNSET, ShareKey
 from magnetar.kafka.shares.states_anywhere import StatesAnywhere
 from magnetar.ledger.errors import LedgerError
@@ -60,8 +62,9 @@ class ServedShare:
         settings: Callable[[], ShareSettings],
         clock: Callable[[], int],
         gone: Callable[[ServedShare], None],
+        links: LinkedQueues | None = None,
     ) -> None:
-        """``gone`` is called when it begins anew for whoever asks next."""
+        """``gone`` is called when it begins anew for whoever asks next; ``links`` lead to subscriptions, if any may."""
         self.key = key
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
@@ -70,6 +73,8 @@ class ServedShare:
         self._settings = settings
         self._clock = clock
         self._gone = gone
+        self._links = links if links is not None and links.is_linked(key.group_id) else None
+        self._lent: LentShare | None = None
         self._state_epoch = 0
         self._machine: SharePartition | None = None
         self._alarm: asyncio.TimerHandle | None = None
@@ -88,21 +93,62 @@ class ServedShare:
         """Whether anybody holds any of it."""
         return self.machine.is_held
 
+    @property
+    def is_lent(self) -> bool:
+        """Whether a Pulsar subscription works through it as well."""
+        return self._lent is not None and self._lent.is_used
+
     async def load(self) -> None:
-        """Begin where it was left or, the first time, where the group's configuration says."""
+        """Begin where it was left or, the first time, where the linked subscription is or the configuration says.
+
+        Raises `QueueBusy` too.
+        """
         state = await self._states.read(self.key, self.leader_epoch)
         self._state_epoch = state.state_epoch
         start, batches = state.start_offset, state.batches
         if start == UNSET:
-            start = await first_offset(
-                self.partition, self._settings().share_auto_offset_reset, self._clock()
-            )
+            start = await self._beginning()
             await self._states.initialize(self.key, state.state_epoch, start)
             # Whoever led before may have begun it first, elsewhere.
             state = await self._states.read(self.key, self.leader_epoch)
             self._state_epoch = state.state_epoch
             start, batches = state.start_offset, state.batches
         self._machine = SharePartition(start, batches)
+        if self._links is not None:
+            await self._lend(self._links)
+
+    async def _beginning(self) -> int:
+        partition = self.partition
+        if self._links is not None:
+            start = await self._links.beginning(self.key.group_id, partition.topic, partition.index)
+            if start is not None:
+                return start
+        return await first_offset(partition, self._settings().share_auto_offset_reset, self._clock())
+
+    async def _lend(self, links: LinkedQueues) -> None:
+        """Have the subscription work through it as well: what it is done with is done with, what it holds it claims."""
+        partition = self.partition
+        lent = self._lent = LentShare(self.machine, self._settle_lent)
+        try:
+            workers = await links.join(self.key.group_id, partition.topic, partition.index, lent)
+        except BaseException:
+            self.end_here()
+            raise
+        if workers is not None:
+            lent.begin(workers)
+        if self.is_gone:
+            lent.end()
+            raise CoordinatorRefused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    async def lend(self) -> None:
+        """Have a subscription work through it that has come since. Raises `QueueBusy`, ``LedgerError``."""
+        if self._links is not None and not self.is_lent:
+            await self._lend(self._links)
+
+    def _settle_lent(self) -> None:
+        if not self.is_gone:
+            self._keep_soon()
+            self._ring()
 
     # Giving.
 
@@ -113,10 +159,13 @@ class ServedShare:
             self._check()
             if log.log_start_offset > machine.start_offset:
                 machine.begin_at(log.log_start_offset)
+                if self._lent is not None:
+                    self._lent.count()
                 self._keep_soon()
             settings = self._settings()
             committed = settings.share_isolation_level == READ_COMMITTED
-            most = settings.group_share_partition_max_record_locks
+            most = settings.group_share_partition_max_record_locks  # what Pulsar's consumers hold counts not
+            most += 0 if self._lent is None else self._lent.records
             offset = machine.next_offset
             if offset >= self.end(committed=committed) or not (
                 machine.has_available or machine.in_flight < most
@@ -242,6 +291,8 @@ class ServedShare:
         changes = self.machine.take_changes()
         if changes is None:
             return None
+        if self._lent is not None:
+            self._lent.tell(changes.batches)
         try:
             return self._states.write(self.key, self._state_epoch, self.leader_epoch, changes)
         except CoordinatorRefused:
@@ -283,6 +334,8 @@ class ServedShare:
             self._alarm.cancel()
             self._alarm = None
         self._gone(self)
+        if self._lent is not None:
+            self._lent.end()
         self._ring()
 
     # Waiting.

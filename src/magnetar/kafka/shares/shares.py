@@ -92,7 +92,13 @@ class Shares:
 
     async def _load(self, key: ShareKey, partition: Partition) -> ServedShare:
         served = ServedShare(
-            key, partition, self.anywhere, lambda: self.settings_of(key.group_id), self._clock, self._gone
+            key,
+            partition,
+            self.anywhere,
+            lambda: self.settings_of(key.group_id),
+            self._clock,
+            self._gone,
+            self.broker.linked_queues if self.topic == SHARE_GROUP_STATE else None,
         )
         try:
             await served.load()
@@ -121,8 +127,17 @@ class Shares:
         if served is None:
             return
         served.release(member_id)
-        if not served.is_gone and not served.is_held:
+        if not served.is_gone and not served.is_held and not served.is_lent:
             served.end_here()  # all that counts is kept, or about to be
+
+    async def begin_at(self, key: ShareKey, start_offset: int) -> None:
+        """Begin a state anew, in an epoch in which nobody who knows of the old one may write.
+
+        Raises `CoordinatorRefused`.
+        """
+        state = await self.anywhere.read(key)
+        await self.anywhere.initialize(key, state.state_epoch + 1, start_offset)
+        self.forget(key)
 
     def forget(self, key: ShareKey) -> None:
         """Begin anew with a share partition: somebody has set what is kept of it."""

@@ -47,8 +47,15 @@ class PendingAck(NamedTuple):
     """An entry that a consumer has and did not acknowledge."""
 
     messages: int
+    """How many of its messages are not acknowledged."""
     last_offset: int
     key_hash: int
+    size: int
+    """How many messages it has."""
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.size + 1
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)

@@ -18,6 +18,7 @@ from magnetar.ledger.port import Position
 from magnetar.pulsar.dispatch.base import SubType, foremost
 from magnetar.pulsar.dispatch.consumer import Consumer, PendingAck
 from magnetar.pulsar.dispatch.deliveries import Delivery, Place
+from magnetar.pulsar.dispatch.linked import LinkedWork
 from magnetar.pulsar.dispatch.outbox import Outbox
 from magnetar.pulsar.dispatch.reading import READ_BYTES, Readings
 from magnetar.pulsar.dispatch.subscription import Subscription
@@ -47,6 +48,8 @@ class Shared(Subscription):
         self._order: list[Place] = []  # a heap; places that are no longer in _replay are passed over
         self._delayed: list[tuple[int, Place, int]] = []  # a heap: when, what, its last offset
         self._alarm: asyncio.TimerHandle | None = None
+        self.link: LinkedWork | None = None
+        """Its part in the work queue that it shares with a Kafka share group, where its name is linked."""
 
     # -- consumers
 
@@ -69,6 +72,8 @@ class Shared(Subscription):
 
     def rewind(self) -> None:
         super().rewind()
+        if self.link is not None:
+            self.link.give_all_back()
         self._replay.clear()
         self._order.clear()
         self._delayed.clear()
@@ -102,6 +107,9 @@ class Shared(Subscription):
 
     async def _pump(self) -> None:
         while self._may_send():
+            if self.link is not None and not self.link.is_ready:
+                await self.link.make_ready()
+                continue
             if self._is_held_back():
                 return
             self._wake_delayed()
@@ -121,6 +129,9 @@ class Shared(Subscription):
         while self._ahead and not self.is_blocked and not outbox.is_full:
             delivery = self._ahead[0]
             if self._is_early(delivery):
+                self._ahead.popleft()
+                continue
+            if self.link is not None and not self.link.may_send(delivery, 0):
                 self._ahead.popleft()
                 continue
             consumer = self._choose(delivery, 0)
@@ -156,6 +167,8 @@ class Shared(Subscription):
             replay = taken.pop(delivery.place)
             if outbox.is_full:
                 self._again_later(delivery.place, replay)
+                continue
+            if self.link is not None and not self.link.may_send(delivery, replay.key_hash):
                 continue
             consumer = None if stuck or self.is_blocked else self._choose(delivery, replay.key_hash)
             if consumer is None:
@@ -205,13 +218,16 @@ class Shared(Subscription):
     def _hand(self, delivery: Delivery, key_hash: int, consumer: Consumer, outbox: Outbox) -> None:
         place = delivery.place
         remaining = self.acks.remaining(place, delivery.messages)
+        redeliveries = self._redeliveries.get(place, 0)
+        if self.link is not None:
+            remaining, redeliveries = self.link.claim(delivery, remaining, redeliveries)
         messages = delivery.messages if remaining is None else remaining.bit_count()
         consumer.permits -= messages
         consumer.unacked += messages
-        consumer.pending[place] = PendingAck(messages, delivery.last_offset, key_hash)
+        consumer.pending[place] = PendingAck(messages, delivery.last_offset, key_hash, delivery.messages)
         if delivery.messages > 1:
             self.acks.sent(place, delivery.messages)
-        outbox.add(consumer, delivery, self._redeliveries.get(place, 0), remaining)
+        outbox.add(consumer, delivery, redeliveries, remaining)
 
     # -- delayed delivery
 
@@ -245,7 +261,10 @@ class Shared(Subscription):
     # -- acknowledging, and asking for it again
 
     def acknowledge(self, consumer: Consumer, place: Place, remaining: int | None) -> None:
+        known = None if self.link is None else self.pending_of(place)
         super().acknowledge(consumer, place, remaining)
+        if self.link is not None:
+            self.link.acknowledged(place, known, remaining)
         left = self._partly.get(place)
         pending = consumer.pending.get(place)
         if left is not None and pending is not None:
@@ -270,11 +289,21 @@ class Shared(Subscription):
         self._redeliveries.pop(place, None)
         consumer.acknowledged += 1 if pending is None else pending.messages
 
+    def pending_of(self, place: Place) -> PendingAck | None:
+        """Return what is known of an entry that some consumer has."""
+        return next((each.pending[place] for each in self.consumers if place in each.pending), None)
+
+    def again(self, place: Place, last_offset: int, key_hash: int) -> None:
+        """Have an entry sent, again or for the first time, when there is room."""
+        self._again_later(place, Replay(last_offset, key_hash))
+
     def _acknowledged(self, place: Place, pending: PendingAck) -> None:
         """A consumer is done with an entry."""
 
     def _let_go(self, place: Place, pending: PendingAck) -> None:
         """A consumer has an entry no more, and is not done with it."""
+        if self.link is not None:
+            self.link.give_back(place, pending)
         self._again_later(place, Replay(pending.last_offset, pending.key_hash))
 
     def acknowledge_up_to(self, consumer: Consumer, place: Place, remaining: int | None) -> None:
@@ -294,11 +323,14 @@ class Shared(Subscription):
     def _set_aside(self, consumer: Consumer, ack: Ack) -> None:
         """A whole entry is its consumer's no more; of a batch it keeps what remains until the transaction ends."""
         place = ack[:2]
+        pending: PendingAck | None = None
         if ack.remaining is None:
             pending = self._take_from(place)
             held = self.acks.in_transactions
             if pending is not None and held is not None:
                 held.had[place] = pending
+        if self.link is not None:
+            self.link.set_aside(place, pending if ack.remaining is None else self.pending_of(place))
         super()._set_aside(consumer, ack)
         self.wake()
 
@@ -320,6 +352,11 @@ class Shared(Subscription):
         if held is not None:
             held.had.pop(place, None)
 
+    def settle(self, txn: TxnId, acks: Sequence[Ack]) -> None:
+        super().settle(txn, acks)
+        if self.link is not None:
+            self.link.settled(acks)
+
     async def give_back(self, txn: TxnId, acks: Sequence[Ack]) -> None:
         await super().give_back(txn, acks)
         held, generation = self.acks.in_transactions, self._reading.generation
@@ -338,6 +375,8 @@ class Shared(Subscription):
                 continue
             self._redeliveries[place] = self._redeliveries.get(place, 0) + 1
             self._again_later(place, Replay(pending.last_offset, pending.key_hash))
+        if self.link is not None:
+            self.link.given_back(acks)
         self.wake()
 
     async def _as_delivered(self, position: Position) -> PendingAck | None:
@@ -347,7 +386,7 @@ class Shared(Subscription):
         except LedgerNotFound:
             return None
         (delivery,) = await self._readings.conversions.deliveries([entry])
-        return PendingAck(delivery.messages, delivery.last_offset, self._hash_in(delivery))
+        return PendingAck(delivery.messages, delivery.last_offset, self._hash_in(delivery), delivery.messages)
 
     def _hash_in(self, delivery: Delivery) -> int:
         return 0
@@ -360,9 +399,14 @@ class Shared(Subscription):
             del self._replay[place]
         self._delayed = [each for each in self._delayed if each[1] > position]
         heapq.heapify(self._delayed)
-        return super().skip_to(position)
+        skipped = super().skip_to(position)
+        if self.link is not None:
+            self.link.skipped()
+        return skipped
 
     def close(self) -> None:
         super().close()
+        if self.link is not None:
+            self.link.leave()
         if self._alarm is not None:
             self._alarm.cancel()

@@ -79,7 +79,8 @@ async def _subscribe(connection: PulsarConnection, command: CommandSubscribe) ->
     await services.schemas.for_consumer(topic.topic.name, schema, connection.role)
     check_subscription(services, topic, command.subscription, connection.role, durable=command.durable)
     check_consumer(topic, command.subscription)
-    subscription = await topic.subscription(_wanted(connection, command))
+    wanted = await services.groups.shares.as_linked(topic, _wanted(connection, command))
+    subscription = await topic.subscription(wanted)
     consumer = Consumer(
         connection,
         command.consumer_id,

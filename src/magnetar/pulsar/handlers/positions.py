@@ -56,9 +56,10 @@ async def _seek(connection: PulsarConnection, command: CommandSeek, consuming: C
     )
     if topic.subscriptions.get(subscription.name) is not subscription:
         raise SubscriptionNotFound(f"Subscription {subscription.name} has ended meanwhile")
-    topic.seek(subscription, position)
-    if remaining:
-        subscription.acks.begin_within(position, remaining)
+    async with connection.services.groups.seeking(topic, subscription):
+        topic.seek(subscription, position)
+        if remaining:
+            subscription.acks.begin_within(position, remaining)
     connection.answer(success(command.request_id))
 
 
