@@ -189,6 +189,21 @@ def test_who_acknowledges_late_is_heard_and_whoever_has_it_by_then_holds_nothing
         consumer.close()
 
 
+def test_what_a_consumer_leaves_the_next_one_gets(both: tuple[BrokerProcess, pulsar.Client]) -> None:
+    process, client = both
+    with Wire(process.host_and_port) as wire:
+        asking = Asking(wire, "leaving")
+        assert given(asking.fetch(0)) == [(0, 9, 1)]
+        assert asking.judged(1, (0, 9, [2])) == E.NONE
+        consumer = subscribe(client, "leaving")
+        assert received(consumer, RECORDS_ASKED)[0].redelivery_count() == 1
+        other = subscribe(client, "leaving")
+        assert received(other, 0) == []
+        consumer.close()
+        assert received(other, RECORDS_ASKED)[0].redelivery_count() == 2
+        other.close()
+
+
 def test_a_group_that_comes_second_begins_where_the_subscription_is(
     both: tuple[BrokerProcess, pulsar.Client],
 ) -> None:
@@ -196,10 +211,11 @@ def test_a_group_that_comes_second_begins_where_the_subscription_is(
     with Wire(process.host_and_port) as wire:
         asking = Asking(wire, "second")
         consumer = subscribe(client, "second", initial_position=pulsar.InitialPosition.Earliest)
-        for message in received(consumer, RECORDS_ASKED)[:4]:
+        messages = received(consumer, RECORDS_ASKED)
+        for message in (*messages[:4], messages[6]):
             consumer.acknowledge(message)
         consumer.close()
-        assert given(asking.fetch(0)) == [(4, 9, 1)]
+        assert given(asking.fetch(0)) == [(4, 5, 1), (7, 9, 1)]
 
 
 def test_only_shared_subscriptions_are_a_share_groups(both: tuple[BrokerProcess, pulsar.Client]) -> None:

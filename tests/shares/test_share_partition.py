@@ -9,18 +9,20 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from magnetar.broker.shares.runs import DONE, OffsetRun, RecordState
+from magnetar.broker.shares.runs import DONE, NEVER_MS, OffsetRun, RecordState
 from magnetar.broker.shares.share_partition import (
     AcknowledgeType,
     Judged,
     NotHeld,
     SharePartition,
+    Standing,
     StateBatch,
 )
 from magnetar.kafka.shares.state import merged
 
 LIMIT = 3
 LOCKS = 12
+LENT = "consumers of another protocol"
 MEMBERS = st.sampled_from(["a", "b", "c"])
 VERDICTS = st.sampled_from(list(AcknowledgeType))
 
@@ -167,6 +169,74 @@ class ShareHistory(RuleBasedStateMachine):
             )
         assert self.machine.runs() == before
 
+    def span(self, first: int, size: int) -> list[int]:
+        """Return offsets that the log has."""
+        return list(range(max(first, self.model.start), min(first + size, self.log_end)))
+
+    def know(self, end: int) -> None:
+        """Nobody was given anything before ``end`` that is not known yet: it is free."""
+        for offset in range(self.model.end, end):
+            self.model.rows[offset] = FRESH
+        self.model.end = max(self.model.end, end)
+
+    @rule(first=st.integers(0, 40), size=st.integers(1, 5))
+    def claim(self, first: int, size: int) -> None:
+        span = self.span(first, size)
+        if not span:
+            return
+        self.machine.claim(LENT, span[0], span[-1])
+        self.know(span[0])
+        for offset in span:
+            row = self.model.rows.get(offset, FRESH)
+            if row.state is RecordState.AVAILABLE:
+                self.model.rows[offset] = Row(RecordState.ACQUIRED, row.count + 1, LENT, NEVER_MS)
+        self.model.end = max(self.model.end, span[-1] + 1)
+        self.model.advance()
+        self.settled()
+
+    @rule(first=st.integers(0, 40), size=st.integers(1, 5))
+    def unclaim(self, first: int, size: int) -> None:
+        """What is given back so is free, however often it was delivered."""
+        held = [each for each in self.span(first, size) if self.is_lent(each)]
+        assert self.machine.unclaim(LENT, first, first + size - 1) == len(held)
+        for offset in held:
+            self.model.rows[offset] = Row(RecordState.AVAILABLE, self.model.rows[offset].count)
+        self.settled()
+
+    @rule(first=st.integers(0, 40), size=st.integers(1, 5))
+    def accept(self, first: int, size: int) -> None:
+        span = self.span(first, size)
+        if not span:
+            return
+        held = [each for each in span if self.is_lent(each)]
+        assert self.machine.accept(span[0], span[-1], LENT) == len(held)
+        self.know(span[-1] + 1)
+        for offset in span:
+            row = self.model.rows[offset]
+            if row.state not in DONE:
+                self.model.rows[offset] = Row(RecordState.ACKNOWLEDGED, row.count)
+                self.acknowledged.add(offset)
+        self.model.advance()
+        self.settled()
+
+    def is_lent(self, offset: int) -> bool:
+        return self.model.rows.get(offset, FRESH).holder == LENT
+
+    @rule(first=st.integers(0, 40), size=st.integers(1, 5))
+    def look(self, first: int, size: int) -> None:
+        offsets = range(first, first + size)
+        rows = [self.model.rows.get(each, FRESH) for each in offsets if each >= self.model.start]
+        free = any(row.state is RecordState.AVAILABLE for row in rows)
+        held = any(row.state is RecordState.ACQUIRED for row in rows)
+        standing = Standing.HELD if held else Standing.FREE if free else Standing.DONE
+        assert self.machine.standing(first, first + size - 1) is standing
+        done = sum(
+            1 << each - first
+            for each in offsets
+            if each < self.model.start or self.model.rows.get(each, FRESH).state in DONE
+        )
+        assert self.machine.done_within(first, first + size - 1) == done
+
     @rule(member=MEMBERS)
     def leave(self, member: str) -> None:
         self.machine.release(member, max_deliveries=LIMIT)
@@ -249,7 +319,7 @@ class ShareHistory(RuleBasedStateMachine):
         free = [offset for offset, row in sorted(model.rows.items()) if row.state is RecordState.AVAILABLE]
         assert machine.next_offset == (free[0] if free else model.end)
         held = [row.until_ms for row in model.rows.values() if row.state is RecordState.ACQUIRED]
-        assert machine.deadline_ms() == min(held, default=None)
+        assert machine.deadline_ms() == min((each for each in held if each != NEVER_MS), default=None)
         assert machine.is_held == bool(held)
 
     @invariant()
