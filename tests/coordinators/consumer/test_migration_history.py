@@ -328,3 +328,20 @@ TestMigrationHistory = MigrationHistory.TestCase
 TestMigrationHistory.settings = settings(
     max_examples=120, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )
+
+
+def test_who_joined_before_the_group_became_classic_is_not_given_what_another_has() -> None:
+    """Found by a history: the broker ended between the change of protocol and the rebalance."""
+    history = MigrationHistory()
+    history.choose(eager=False)
+    history.begin(a=1, b=2)
+    history.join_classic(topics=("a", "b"), count=2)
+    history.rest(1)
+    history.join_classic(topics=("a",), count=1)
+    history.join(subscription=("a",), static=None)
+    history.step_classic(who=2, lost=False)
+    history.all_consumers_leave()
+    history.restart()
+    history.step_classic(who=2, lost=False)
+    history.nobody_owns_what_another_owns()
+    history.teardown()

@@ -146,7 +146,7 @@ class GroupMigration:
         )
         staying = [member for member in group.members.values() if member.member_id not in leaving]
         for member in staying:
-            made.add(self._downgraded_member(group, member, member.classic))
+            made.add(self._downgraded_member(member, member.classic))
         made.protocol = made.choose_protocol()
         for member in group.members.values():
             if member.member_id in leaving:
@@ -155,15 +155,17 @@ class GroupMigration:
                 session_ms = self._settings(group.group_id).group_consumer_session_timeout_ms
                 topics = sorted(self._topics.written(name) for name in group.topics_of(member))
                 side = ClassicSide(session_ms, ((made.protocol, subscription_of(topics)),))
-                made.add(self._downgraded_member(group, replace(member, instance_id=None), side))
+                made.add(self._downgraded_member(replace(member, instance_id=None), side))
         made.subscribed = made.find_subscribed()
         return made
 
-    def _downgraded_member(
-        self, group: ConsumerGroup, member: ConsumerMember, side: ClassicSide | None
-    ) -> Member:
+    def _downgraded_member(self, member: ConsumerMember, side: ClassicSide | None) -> Member:
+        """Return it with what it has, not with its target.
+
+        A part of that another may have yet to give up; and should the broker end before the rebalance, who joined
+        before is answered with what stands here.
+        """
         assert side is not None
-        target = group.targets.get(member.member_id, {})
         return Member(
             member_id=member.member_id,
             instance_id=member.instance_id,
@@ -173,7 +175,7 @@ class GroupMigration:
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             protocol_type=CONSUMER,
             protocols=side.protocols,
-            assignment=assignment_of(target, self._topics, version_of(side.protocols[0][1])),
+            assignment=assignment_of(member.assigned, self._topics, version_of(side.protocols[0][1])),
         )
 
 
