@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -26,6 +28,9 @@ from magnetar.admin.from_kafka import FromKafka, FromKafkaRun, WantedOfKafka
 from magnetar.admin.offsets import Spot
 from magnetar.admin.topics import trim
 from magnetar.cli.app import run_app
+from magnetar.client.copying import Copier
+from magnetar.client.errors import BrokerUnreachable, ClientError
+from magnetar.wire.kafka.messages.produce_response import ProduceResponse
 from tests.migrate.moving import (
     PARTITIONS,
     RECORDS,
@@ -42,6 +47,7 @@ from tests.process import BrokerProcess
 from tests.security.signing import IN_KAFKAS_WORDS, token
 
 Start = Callable[..., BrokerProcess]
+LATE = 2 * RECORDS - 3000
 
 
 @pytest.fixture
@@ -116,7 +122,10 @@ def test_all_kinds_of_topics_are_the_same_on_the_other_side(
 
 
 def test_producers_and_consumers_change_sides_and_nothing_is_lost_or_comes_twice(
-    two: tuple[BrokerProcess, BrokerProcess], start_broker: Start, capsys: pytest.CaptureFixture[str]
+    two: tuple[BrokerProcess, BrokerProcess],
+    start_broker: Start,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     there, here = two
     create(there.address, NewTopic("orders", PARTITIONS))
@@ -128,7 +137,7 @@ def test_producers_and_consumers_change_sides_and_nothing_is_lost_or_comes_twice
     # Somebody changes sides too early: it waits.
     early = threading.Thread(target=produce, args=(here.address, "orders", range(2 * RECORDS, 3 * RECORDS)))
     early.start()
-    late = threading.Thread(target=produce, args=(there.address, "orders", range(RECORDS, 2 * RECORDS)))
+    late = threading.Thread(target=produce, args=(there.address, "orders", range(RECORDS, LATE)))
     late.start()
     # The broker here dies while it is copied to, and comes back.
     for migration in moving(there, here):
@@ -138,6 +147,11 @@ def test_producers_and_consumers_change_sides_and_nothing_is_lost_or_comes_twice
         here.kill()
         here = start_broker(data, kafka=kafka)
         late.join()
+        produce(there.address, "orders", range(LATE, 2 * RECORDS))
+        # An answer is lost, so that nobody knows what of it is in the log.
+        with losing_one_answer(monkeypatch) as lost:
+            migration.copy()
+        assert lost
         arguments = ["migrate", "from-kafka", "--source", there.address, "-b", here.address]
         assert run_app([*arguments, "--cut-over", "--quiet", "0.5", "--json"]) == 0
         # Whoever began before that writes no more; what it would write is behind the cut-over.
@@ -157,6 +171,22 @@ def test_producers_and_consumers_change_sides_and_nothing_is_lost_or_comes_twice
     assert [row for row in rows(here.address, "orders") if int(row.value or b"") < 2 * RECORDS] == [
         row for row in rows(there.address, "orders") if row.value != b"0" or row.offset == 0
     ]
+
+
+@contextmanager
+def losing_one_answer(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Have the first answer to a Produce be lost; what was asked is in the list then."""
+    settle, lost = Copier._settle, list[str]()
+
+    def settles(self: Copier, answer: ProduceResponse, group: list[Any]) -> ClientError | None:
+        if not lost:
+            lost.append(str(answer))
+            raise BrokerUnreachable("an answer was lost")
+        return settle(self, answer, group)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Copier, "_settle", settles)
+        yield lost
 
 
 def read(address: str, count: int) -> list[int]:

@@ -1,6 +1,7 @@
 """The source's options: those of Spark's Kafka source by name and meaning, and some of its own. Case does not matter.
 
-path                            the broker's data directory, also as .load(path)
+path                            the broker's data directory, also as .load(path); or zk://HOST:PORT,HOST:PORT/PATH, a
+                                cluster's ZooKeeper: closed ledgers are read from bookies, the rest is fetched
 kafka.bootstrap.servers         where there is no path: the brokers to fetch from. With a path: whom to ask how far
                                 records are visible, instead of what broker.json says
 kafka.*                         other settings of Kafka's clients, for fetching and asking
@@ -49,6 +50,7 @@ DAMAGE = "damage"
 EVERYTHING = (*COLUMNS, HEADERS, *POSITIONS)
 SLICE_BYTES = 64 << 20
 CHUNKED_BYTES = 16 << 20
+_ZOOKEEPER = "zk://"
 
 
 class TopicPartition(NamedTuple):
@@ -102,6 +104,8 @@ class SourceOptions:
     """What one read was asked for."""
 
     data: Path | None
+    zookeeper: str | None = None
+    """Instead of a directory: HOST:PORT,HOST:PORT/PATH of a cluster."""
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     assigned: tuple[TopicPartition, ...] | None = None
@@ -154,8 +158,13 @@ def parse_options(options: Mapping[str, str], *, streaming: bool | None) -> Sour
         raise ValueError(f"minOffsetsPerTrigger ({least}) must not be above maxOffsetsPerTrigger ({most})")
     skip_damage = _one_of(given, "onDamage", ("fail", "skip")) == "skip"
     strategy = _one_of(given, "startingOffsetsByTimestampStrategy", ("error", "latest"))
+    path = given.get("path", "")
+    zookeeper = path.removeprefix(_ZOOKEEPER) if path.startswith(_ZOOKEEPER) else None
+    if zookeeper is not None and not zookeeper.partition("/")[0]:
+        raise ValueError(f"path: {path!r} names no ZooKeeper; write zk://HOST:PORT/PATH")
     return SourceOptions(
-        data=place_of(given["path"]) if "path" in given else None,
+        data=None if zookeeper is not None or "path" not in given else place_of(given["path"]),
+        zookeeper=zookeeper,
         topics=_topics(given),
         pattern=_pattern(given),
         assigned=_assigned(given),

@@ -18,6 +18,10 @@ class DataLost(Exception):
 
 def open_reader(options: SourceOptions) -> Reader:
     """Return the way to the records: the ledgers where a path is given, otherwise a broker's Fetch."""
+    if options.zookeeper is not None:
+        from magnetar.pipeline.on_bookies import PastBrokersReader
+
+        return PastBrokersReader(options)
     if options.data is None:
         from magnetar.pipeline.through_fetch import FetchReader
 
@@ -165,7 +169,7 @@ def partitions_of(
         if known is not None and which.partition < known.partitions:
             there.append(which)
         elif not missing:
-            place = options.data or options.bootstrap_servers
+            place = options.data or options.zookeeper or options.bootstrap_servers
             raise ValueError(
                 f"there is no topic {which.topic!r} in {place}; there are: {sorted(topics)}"
                 if known is None

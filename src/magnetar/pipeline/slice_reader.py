@@ -30,8 +30,10 @@ ARROW_BYTES = 4 << 20
 class SliceReader:
     """Walks one slice; knows up to which offset it has come."""
 
-    def __init__(self, piece: LedgerPart, ask: RecordQuery) -> None:
+    def __init__(self, piece: LedgerPart, ask: RecordQuery, ledger: MappedLedger | None = None) -> None:
+        """``ledger`` is the one that the piece is of, if it has been brought already."""
         self._piece = piece
+        self._ledger = ledger
         self._ask = ask
         self._next = piece.low
         self._transactions = Transactions(Path(piece.root), piece) if ask.read_committed else None
@@ -40,7 +42,7 @@ class SliceReader:
     def batches(self) -> Iterator[pa.RecordBatch]:
         piece, skip = self._piece, self._ask.skip_damage
         try:
-            ledger = map_ledger(Path(piece.root), piece.ledger_id, piece.offloaded)
+            ledger = self._ledger or map_ledger(Path(piece.root), piece.ledger_id, piece.offloaded)
         except (LedgerNotFound, LedgerCorrupt) as error:
             if not skip:
                 raise

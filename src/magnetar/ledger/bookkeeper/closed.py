@@ -1,0 +1,267 @@
+"""Closed ledgers read straight from bookies, without a JVM: they never change, so nothing is to be agreed upon.
+
+For tools and Spark's tasks, which may wait. What may change (open ledgers, recovery, fencing) is BookKeeper's own
+client's (`magnetar.ledger.bookkeeper.bookies`). BookKeeper's protocol, version 2, numbers big-endian:
+
+    question  4 length, 1 version (2), 1 operation (2: read an entry), 2 flags, 8 ledger id, 8 entry id
+    answer    4 length, 1 version, 1 operation, 2 flags, 4 code, 8 ledger id, 8 entry id, then what is stored:
+    stored    8 ledger id, 8 entry id, 8 last add confirmed, 8 length so far, a digest of these and the entry, the entry
+
+The digest is CRC32C (4 bytes), CRC32 (8), or none; ledgers with a MAC need a password and are refused. Where a ledger's
+entries lie is in ZooKeeper, as a protobuf message behind a line of text (LedgerMetadataFormat).
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import zlib
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from magnetar.ledger.errors import LedgerCorrupt, LedgerError, LedgerNotFound
+from magnetar.ledger.protobuf import fields
+from magnetar.records.crc import crc32c
+from magnetar.records.errors import CorruptBatch
+
+_LENGTH = struct.Struct(">i")
+_QUESTION = struct.Struct(">iBBhqq")
+_ANSWER = struct.Struct(">BBhiqq")
+_STORED = struct.Struct(">qqqq")
+_VERSION, _READ = 2, 2
+_OK, _NO_LEDGER, _NO_ENTRY = 0, 1, 2
+_METADATA = b"BookieMetadataFormatVersion\t"
+_DELIMITED = b"BookieMetadataFormatVersion\t3\n"
+_CLOSED = 3
+_CRC32, _CRC32C, _NONE = 1, 3, 4
+_DIGEST_BYTES = {_CRC32: 8, _CRC32C: 4, _NONE: 0}
+_AHEAD = 64  # questions on their way; bookies answer each connection in any order
+_MAX_ANSWER_BYTES = 64 << 20
+_TIMEOUT_S = 30.0
+
+
+class BookieUnreachable(LedgerError):
+    """A bookie does not answer, or hangs up."""
+
+
+class LedgerSegment(NamedTuple):
+    """From which entry on which bookies (HOST:PORT) hold the ledger."""
+
+    first_entry: int
+    bookies: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ClosedLedger:
+    """Where a ledger that never changes any more lies: a value that goes from a driver to tasks."""
+
+    ledger_id: int
+    last_entry: int
+    size: int
+    write_quorum: int
+    digest: int
+    segments: tuple[LedgerSegment, ...]
+
+    def bookies_of(self, entry_id: int) -> list[str]:
+        """Return who has an entry, whoever is asked first first."""
+        at = bisect_right(self.segments, entry_id, key=lambda each: each.first_entry) - 1
+        bookies = self.segments[at].bookies
+        return [bookies[(entry_id + copy) % len(bookies)] for copy in range(self.write_quorum)]
+
+
+def metadata_path(root: str, ledger_id: int) -> str:
+    """Return where ZooKeeper keeps a ledger's metadata below ``root``, as BookKeeper's hierarchical managers do."""
+    if ledger_id < 10**10:
+        text = f"{ledger_id:010d}"
+        return f"{root}/{text[:2]}/{text[2:6]}/L{text[6:]}"
+    text = f"{ledger_id:019d}"
+    return f"{root}/{text[:3]}/{text[3:7]}/{text[7:11]}/{text[11:15]}/L{text[15:]}"
+
+
+def decode_metadata(ledger_id: int, data: bytes) -> ClosedLedger | None:
+    """Return what ZooKeeper keeps of a ledger, None while it is open; raise ``LedgerCorrupt`` for what is not known."""
+    if not data.startswith(_DELIMITED):
+        version = data[len(_METADATA) :].split(b"\n")[0][:10] if data.startswith(_METADATA) else data[:10]
+        raise LedgerCorrupt(f"ledger {ledger_id}: metadata of version {version!r} is not known here")
+    try:
+        ((_, body),) = fields(
+            b"\x0a" + data[len(_DELIMITED) :]
+        )  # its size stands before it, as a field's would
+        numbers: dict[int, int] = {}
+        segments = []
+        for place, value in fields(body):
+            if isinstance(value, int):
+                numbers[place] = value
+            elif place == 6:
+                inner = list(fields(value))
+                first = next((v for p, v in inner if p == 2 and isinstance(v, int)), 0)
+                bookies = tuple(v.decode() for p, v in inner if p == 1 and isinstance(v, bytes))
+                segments.append(LedgerSegment(first, bookies))
+        if numbers[5] != _CLOSED:
+            return None
+        last = numbers[4]
+        last = last - (1 << 64) if last >= 1 << 63 else last  # -1 for a ledger without entries
+        found = ClosedLedger(ledger_id, last, numbers[3], numbers[1], numbers.get(7, _CRC32), tuple(segments))
+    except (CorruptBatch, TypeError, ValueError, KeyError) as error:
+        raise LedgerCorrupt(f"ledger {ledger_id}: its metadata cannot be read: {error!r}") from None
+    if found.digest not in _DIGEST_BYTES:
+        raise LedgerCorrupt(f"ledger {ledger_id} has a digest that needs its password")
+    return found
+
+
+class BookieConnections:
+    """Connections to bookies, made when they are first needed. For one thread."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, _Bookie] = {}
+        self._failed: set[str] = set()
+
+    def close(self) -> None:
+        """Close them."""
+        for each in self._open.values():
+            each.close()
+        self._open.clear()
+
+    def __enter__(self) -> BookieConnections:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def entries(self, ledger: ClosedLedger, first: int, end: int) -> Iterator[memoryview]:
+        """Yield the entries in ``[first, end)``, each checked; many are asked for at once.
+
+        An entry that one bookie does not give comes from another; raises ``LedgerError`` where none has it.
+        """
+        asked: deque[tuple[int, _Bookie | None]] = deque()
+        following = first
+        while following < end or asked:
+            while following < end and len(asked) < _AHEAD:
+                asked.append((following, self._ask(ledger, following)))
+                following += 1
+            entry_id, bookie = asked.popleft()
+            yield self._answered(ledger, entry_id, bookie)
+
+    def entry(self, ledger: ClosedLedger, entry_id: int) -> memoryview:
+        """Return one entry."""
+        return next(self.entries(ledger, entry_id, entry_id + 1))
+
+    def _ask(self, ledger: ClosedLedger, entry_id: int) -> _Bookie | None:
+        """Ask the first bookie that can be reached; None if the next one has to be tried when the answer is due."""
+        for place in ledger.bookies_of(entry_id):
+            if place not in self._failed:
+                try:
+                    bookie = self._connect(place)
+                    bookie.ask(ledger.ledger_id, entry_id)
+                    return bookie
+                except BookieUnreachable:
+                    self._give_up(place)
+        return None
+
+    def _answered(self, ledger: ClosedLedger, entry_id: int, bookie: _Bookie | None) -> memoryview:
+        whys: list[LedgerError] = []
+        if bookie is not None:
+            try:
+                return _checked(ledger, entry_id, bookie.answer(ledger.ledger_id, entry_id))
+            except BookieUnreachable as error:
+                whys.append(error)
+                self._give_up(bookie.place)
+            except LedgerError as error:
+                whys.append(error)
+        for place in ledger.bookies_of(entry_id):
+            if bookie is not None and place == bookie.place:
+                continue
+            try:
+                other = self._connect(place)
+                other.ask(ledger.ledger_id, entry_id)
+                return _checked(ledger, entry_id, other.answer(ledger.ledger_id, entry_id))
+            except BookieUnreachable as error:
+                whys.append(error)
+                self._give_up(place)
+            except LedgerError as error:
+                whys.append(error)
+        raise type(whys[-1])(f"entry {entry_id} of ledger {ledger.ledger_id}: {'; '.join(map(str, whys))}")
+
+    def _connect(self, place: str) -> _Bookie:
+        if place not in self._open:
+            self._open[place] = _Bookie(place)
+        return self._open[place]
+
+    def _give_up(self, place: str) -> None:
+        self._failed.add(place)
+        gone = self._open.pop(place, None)
+        if gone is not None:
+            gone.close()
+
+
+class _Bookie:
+    """One connection. Raises `BookieUnreachable`."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        host, _, port = place.rpartition(":")
+        try:
+            self._socket = socket.create_connection((host, int(port)), _TIMEOUT_S)
+        except (OSError, ValueError) as error:
+            raise BookieUnreachable(f"bookie {place} does not answer: {error}") from None
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._stream = self._socket.makefile("rb", 1 << 20)
+        self._came: dict[tuple[int, int], tuple[int, memoryview]] = {}
+
+    def close(self) -> None:
+        self._stream.close()
+        self._socket.close()
+
+    def ask(self, ledger_id: int, entry_id: int) -> None:
+        try:
+            self._socket.sendall(_QUESTION.pack(_QUESTION.size - 4, _VERSION, _READ, 0, ledger_id, entry_id))
+        except OSError as error:
+            raise BookieUnreachable(f"the connection to bookie {self.place} broke: {error}") from None
+
+    def answer(self, ledger_id: int, entry_id: int) -> memoryview:
+        """Return what is stored of an entry that was asked for; raise ``LedgerNotFound`` where it is not there."""
+        while (ledger_id, entry_id) not in self._came:
+            try:
+                self._read()
+            except (OSError, ValueError, struct.error) as error:
+                raise BookieUnreachable(f"the connection to bookie {self.place} broke: {error}") from None
+        code, stored = self._came.pop((ledger_id, entry_id))
+        if code in (_NO_LEDGER, _NO_ENTRY):
+            raise LedgerNotFound(f"bookie {self.place} has no entry {entry_id} of ledger {ledger_id}")
+        if code != _OK:
+            raise BookieUnreachable(f"bookie {self.place} answers with code {code}")
+        return stored
+
+    def _read(self) -> None:
+        (size,) = _LENGTH.unpack(self._stream.read(_LENGTH.size))
+        if not _ANSWER.size <= size <= _MAX_ANSWER_BYTES:
+            raise ValueError(f"it announces {size} bytes")
+        data = memoryview(self._stream.read(size))
+        if len(data) < size:
+            raise ValueError("it hung up amid an answer")
+        version, operation, _, code, ledger_id, entry_id = _ANSWER.unpack_from(data)
+        if version != _VERSION or operation != _READ:
+            raise ValueError(f"it speaks version {version}, operation {operation}")
+        self._came[ledger_id, entry_id] = code, data[_ANSWER.size :]
+
+
+def _checked(ledger: ClosedLedger, entry_id: int, stored: memoryview) -> memoryview:
+    """Return the entry behind its head; raise ``LedgerCorrupt`` unless the digest is right."""
+    begin = _STORED.size + _DIGEST_BYTES[ledger.digest]
+    if len(stored) < begin or _STORED.unpack_from(stored)[:2] != (ledger.ledger_id, entry_id):
+        raise LedgerCorrupt(f"entry {entry_id} of ledger {ledger.ledger_id} is another one")
+    head, digest, entry = stored[: _STORED.size], stored[_STORED.size : begin], stored[begin:]
+    if ledger.digest == _CRC32C:
+        is_right = crc32c(entry, crc32c(head)) == int.from_bytes(digest, "big")
+    elif ledger.digest == _CRC32:
+        is_right = zlib.crc32(entry, zlib.crc32(head)) == int.from_bytes(digest, "big")
+    else:
+        is_right = True
+    if not is_right:
+        raise LedgerCorrupt(
+            f"the digest of entry {entry_id} of ledger {ledger.ledger_id} does not fit its bytes"
+        )
+    return entry
