@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from magnetar import __version__
 from magnetar.client.errors import BrokerUnreachable, ClientError, check
+from magnetar.wire.kafka.between_brokers import BETWEEN_BROKERS_KEY, BetweenBrokersResponse
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.header import RequestHeader, decode_response_header, encode_request_header
 from magnetar.wire.kafka.malformed import WireError
@@ -177,7 +178,8 @@ class Conversation:
             self._check_correlation(correlation, awaited)
             if api_key == ApiVersionsRequest.API_KEY and len(body) >= 2:
                 version = _answered_version(body, version)
-            answer = response_class(api_key).decode(body, version)
+            kind = BetweenBrokersResponse if api_key == BETWEEN_BROKERS_KEY else response_class(api_key)
+            answer = kind.decode(body, version)
         except WireError as error:
             raise BrokerUnreachable(f"{self.place} sent an answer that cannot be read: {error}") from None
         if self.ready:

@@ -43,6 +43,7 @@ from magnetar.kafka.serving import (
 from magnetar.kafka.settings import KafkaSettings
 from magnetar.kafka.tenancy import Home
 from magnetar.records.compression import Buffer
+from magnetar.wire.kafka.between_brokers import BETWEEN_BROKERS_KEY
 from magnetar.wire.kafka.frames import KafkaFrameReader
 from magnetar.wire.kafka.header import (
     RequestHeader,
@@ -219,6 +220,10 @@ class KafkaConnection:
         if login is not None:
             login.check(header.api_key)
         route = ROUTE_BY_KEY.get(header.api_key)
+        if route is None and header.api_key == BETWEEN_BROKERS_KEY:
+            from magnetar.kafka.handlers.between_brokers import (
+                ROUTE as route,  # one broker alone never needs it
+            )
         if route is None or header.api_version not in route.versions:
             self._unsupported(header)
             return SERVING

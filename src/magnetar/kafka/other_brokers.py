@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import BrokerError
@@ -25,14 +25,22 @@ class OtherBrokerSilent(BrokerError):
     """Another broker cannot be asked, or does not answer: it may have died, or this broker does not know it yet."""
 
 
+class _Way(NamedTuple):
+    """A connection: to whom, as who, and what for."""
+
+    node_id: int
+    home: str
+    about: str = ""
+
+
 class OtherBrokers:
     """Connections to the other brokers, each made when it is first needed."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._listener: Listener | None = None
-        self._connections: dict[tuple[int, str], AsyncConnection] = {}
-        self._making: dict[tuple[int, str], asyncio.Lock] = {}
+        self._connections: dict[_Way, AsyncConnection] = {}
+        self._making: dict[_Way, asyncio.Lock] = {}
 
     def serves(self, listeners: Sequence[Listener]) -> None:
         """Choose where others are asked, by the names of this broker's own listeners: a cluster's brokers are alike."""
@@ -48,34 +56,52 @@ class OtherBrokers:
         Whether the request was carried out is not known then. ``home`` is the namespace of a tenant whose transactions
         it is about.
         """
+        return await self._in_task(_Way(node_id, home), request, None)
+
+    async def question(self, node_id: int, about: str, asked: bytes) -> bytes:
+        """Return a broker's answer to what Kafka has no words for. Raise `OtherBrokerSilent`.
+
+        Answers come in order, so each matter has a connection of its own: none waits for another.
+        """
+        from magnetar.wire.kafka.between_brokers import BetweenBrokersRequest
+
+        answer = await self._in_task(_Way(node_id, "", about), BetweenBrokersRequest(about, asked), 0)
+        given: bytes = answer.answer
+        return given
+
+    async def _in_task(self, way: _Way, request: Message, version: int | None) -> Any:
         # In a task: Produce, which asks too, runs in none, and a time limit wants one.
         return await self._broker.background.once(
             "asking another broker",
-            self._ask(node_id, request, home),
-            about=node_id,
+            self._ask(way, request, version),
+            about=way.node_id,
             answers=(OtherBrokerSilent,),
         )
 
-    async def _ask(self, node_id: int, request: Message, home: str) -> Any:
+    async def _ask(self, way: _Way, request: Message, version: int | None) -> Any:
         from magnetar.client.errors import ClientError
 
         try:
-            connection = await self._connection(node_id, home)
-            return await connection.call(request)
+            connection = await self._connection(way)
+            return await connection.call(request, version)
         except ClientError as error:
-            raise OtherBrokerSilent(f"broker {node_id}: {error}") from None
+            raise OtherBrokerSilent(f"broker {way.node_id}: {error}") from None
 
-    async def _connection(self, node_id: int, home: str) -> AsyncConnection:
-        known = self._connections.get((node_id, home))
+    async def _connection(self, way: _Way) -> AsyncConnection:
+        known = self._connections.get(way)
         if known is not None and not known.closed:
             return known
         from magnetar.client.async_connection import AsyncConnection
 
-        async with self._making.setdefault((node_id, home), asyncio.Lock()):
-            known = self._connections.get((node_id, home))
+        node_id = way.node_id
+        async with self._making.setdefault(way, asyncio.Lock()):
+            known = self._connections.get(way)
             if known is not None and not known.closed:
                 return known
-            assert self._listener is not None
+            if self._listener is None:
+                raise OtherBrokerSilent(
+                    "brokers ask each other over a listener for Kafka's clients: none is set"
+                )
             info = next(
                 (each for each in self._broker.ownership.brokers() if each.node_id == node_id),
                 None,
@@ -86,9 +112,9 @@ class OtherBrokers:
                     f"broker {node_id} has told of no listener {self._listener.name} for Kafka's clients"
                 )
             made = await AsyncConnection.connect(
-                endpoint.host, endpoint.port, self._settings(self._listener, home)
+                endpoint.host, endpoint.port, self._settings(self._listener, way.home)
             )
-            self._connections[node_id, home] = made
+            self._connections[way] = made
             return made
 
     def _settings(self, listener: Listener, home: str) -> ClientSettings:

@@ -23,7 +23,7 @@ class RequestFigures(Durations):
 
     def __init__(self, api_key: int) -> None:
         super().__init__()
-        self.name = API_KEYS[api_key][0]
+        self.name = API_KEYS[api_key][0] if api_key in API_KEYS else "BetweenBrokers"
         """Kafka's name of the API."""
         self.versions = [0] * _MAX_VERSIONS
         """How many of each version."""

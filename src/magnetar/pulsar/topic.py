@@ -93,6 +93,10 @@ class PulsarTopic:
         self.dedup = Deduplication(log, cursors) if deduplicates else None
         self.takes_transactions = takes_transactions
         self._pending_acks: dict[str, PendingAcks] = {}
+        self.open_txns: set[TxnId] = set()
+        """The transactions that may write here, as far as their coordinators have said so."""
+        self.unkept_txns: set[TxnId] = set()
+        """Those whose acknowledgements count here, and whose coordinators, elsewhere, wait until they are kept."""
         self._store = store
         self._clock = clock
         self._readings = Readings(

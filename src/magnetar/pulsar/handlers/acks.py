@@ -136,7 +136,7 @@ async def _set_aside(connection: PulsarConnection, command: CommandAck, consumin
     subscription.set_aside(consuming.consumer, txn, acks)
     where = TxnSubscription(topic.topic.kafka_name, topic.index, subscription.name)
     try:
-        await service.coordinator.acknowledge(txn, where, acks)
+        await service.anywhere.acknowledge(txn, where, acks)
     except BrokerError:
         await subscription.give_back(txn, acks)
         raise

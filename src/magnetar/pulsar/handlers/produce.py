@@ -216,7 +216,9 @@ def _in_transaction(
     if not in_command or (said != (None, None) and sent.metadata.txn != txn):
         raise NotAllowed("a message whose metadata name another transaction than its command does")
     where = TxnPartition(topic.topic.kafka_name, topic.index)
-    if isinstance(topic, NonPersistentTopic) or not service.coordinator.is_open(txn, where):
+    if isinstance(topic, NonPersistentTopic) or not (
+        txn in topic.open_txns or service.coordinator.is_open(txn, where)
+    ):
         raise NotAllowed(f"transaction {txn} is not open, or {topic.name} is not of it")
     if topic.log.transactions is None:
         raise NotAllowed(f"transaction {txn} had {topic.name} before it was made anew")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.transactions import TxnId, TxnSubscription
+from magnetar.broker.transactions import InvalidTxnStatus, TxnId, TxnSubscription
 from magnetar.pulsar.errors import NotAllowed, NotAuthorized
 from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.route import Refusal
@@ -75,9 +76,13 @@ async def add_partition(
     partitions = {
         service.partition_of(name): spelled for name, spelled in zip(names, command.partitions, strict=True)
     }
-    for where in partitions:
-        await service.participants.begin(where)
     await service.coordinator.add_partitions(txn, partitions)
+    await asyncio.gather(*(service.participants.begin(txn, where) for where in partitions))
+    late = [where for where in partitions if not service.coordinator.is_open(txn, where)]
+    if late:
+        # It ended meanwhile, and those who have the partitions may have heard of that first.
+        await service.participants.end(txn, committed=False, partitions=late, acks={})
+        raise InvalidTxnStatus(f"transaction {txn} ended while it was given topics")
     _answer(
         connection,
         BaseCommand.ADD_PARTITION_TO_TXN_RESPONSE,

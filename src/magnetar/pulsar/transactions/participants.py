@@ -4,22 +4,64 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
 from functools import partial
+from typing import Any, NamedTuple
 
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import BrokerError, TopicNotFound
-from magnetar.broker.transactions import Ack, Acks, Coordinator, TxnId, TxnPartition, TxnSubscription
+from magnetar.broker.names import TRANSACTION_STATE
+from magnetar.broker.ownership import NotOwned
+from magnetar.broker.transactions import (
+    Ack,
+    Acks,
+    Coordinator,
+    CoordinatorNotFound,
+    CoordinatorNotReady,
+    TxnId,
+    TxnPartition,
+)
 from magnetar.ledger.errors import LedgerError, LedgerTerminated
 from magnetar.metadata import MetadataError
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.pulsar.topics import PulsarTopics
+from magnetar.pulsar.transactions.exchange import Matter, TransactionExchange
 from magnetar.records.errors import RecordsError
 
 _RETRY_S = (0.02, 0.1, 0.5, 2.0)
+_PATIENCE_S = 10.0
+"""How long a client waits while what it needs is on its way to another broker."""
 _SAVED_AFTER_S = 0.2
 """How long what was acknowledged waits for others to be kept together with; until then the coordinator knows it."""
 _log = logging.getLogger("magnetar.pulsar")
+
+
+class OpenInPartition(NamedTuple):
+    """What transactions have of a partition, as it goes from broker to broker."""
+
+    acks: Sequence[tuple[Sequence[int], str, Sequence[Sequence[Any]]]]
+    """A transaction, a subscription, and what was acknowledged in that."""
+    writing: Sequence[Sequence[int]]
+    """The transactions that are open and may write there."""
+    coordinators: Sequence[int]
+    """Whose transactions these are."""
+
+
+class _Ended(NamedTuple):
+    """What is ended in a partition."""
+
+    writes: bool
+    """Whether the transaction may have written there."""
+    acks: dict[str, tuple[Ack, ...]]
+    """What it acknowledged, by subscription."""
+
+    def as_json(self) -> tuple[bool, dict[str, tuple[Ack, ...]]]:
+        return self.writes, self.acks
+
+    @classmethod
+    def of_json(cls, writes: bool, acks: dict[str, list[list[Any]]]) -> _Ended:
+        return cls(writes, {name: tuple(Ack(*each) for each in those) for name, those in acks.items()})
 
 
 class TopicParticipants:
@@ -29,61 +71,173 @@ class TopicParticipants:
         self._broker = broker
         self._topics = topics
         self._saves: dict[PulsarTopic, asyncio.Task[None]] = {}
+        self.exchange = TransactionExchange(broker)
+        self._answer_others()
 
-    async def begin(self, where: TxnPartition) -> None:
-        """Have a log know that transactions may be written to it, before the first one. There need be no such topic.
+    # -- wherever a partition is
 
-        Raises what opening it raises.
+    async def begin(self, txn: TxnId, where: TxnPartition) -> None:
+        """Have a partition take what a transaction writes, before it does. There need be no such topic.
+
+        Raises what opening it raises, or ``BrokerError`` if nobody can be asked for it.
         """
         topic = self._broker.get(where.topic)
         if topic is None or where.partition >= topic.partitions:
             return
-        await self._topics.open(topic, where.partition)
-        held = self._broker.open_logs.get(topic, where.partition)
-        if held is not None:
-            await held.begin_transactions()
-
-    async def restore(self, topic: PulsarTopic, coordinator: Coordinator) -> None:
-        """Have a topic's subscriptions know what transactions that are not over have acknowledged."""
-        await coordinator.loaded()
-        for txn, where, acks in coordinator.acks_on(topic.topic.kafka_name, topic.index):
-            if where.subscription in topic.subscriptions:
-                held = topic.pending_acks(where.subscription)
-                for each in acks:
-                    held.put(txn, each)
+        until_s = asyncio.get_running_loop().time() + _PATIENCE_S
+        while True:
+            try:
+                node_id = self._elsewhere(where)
+                if node_id is None:
+                    await self._begin(txn, where)
+                else:
+                    await self.exchange.ask(node_id, Matter.BEGIN, [txn, where])
+                return
+            except TopicNotFound:
+                return
+            except BrokerError:
+                if asyncio.get_running_loop().time() >= until_s:
+                    raise
+            await asyncio.sleep(_RETRY_S[1])
 
     async def end(
         self, txn: TxnId, *, committed: bool, partitions: Collection[TxnPartition], acks: Acks
     ) -> asyncio.Future[None]:
-        concerned: set[PulsarTopic] = set()
+        ended = {where: _Ended(True, {}) for where in partitions}
+        for where, those in acks.items():
+            of = ended.setdefault(TxnPartition(*where[:2]), _Ended(False, {}))
+            of.acks[where.subscription] = tuple(dict.fromkeys(those))  # what was kept twice counts once
+        kept: list[Awaitable[None]] = []
 
-        async def end_partition(where: TxnPartition) -> None:
-            topic = await self._topic(where)
+        async def end_one(where: TxnPartition, what: _Ended) -> None:
+            node_id = self._elsewhere(where)
+            if node_id is None:
+                topic = await self._end(txn, where, what, committed=committed)
+                if what.acks and committed:
+                    kept.append(self._saved(topic))
+            else:
+                await self.exchange.ask(node_id, Matter.END, [txn, where, committed, *what.as_json()])
+                if what.acks and committed:
+                    kept.append(_surely(where, partial(self._keep_anywhere, txn, where, what)))
+
+        await asyncio.gather(*(_surely(where, partial(end_one, *each)) for where, each in _named(ended)))
+        if not kept:
+            nothing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            nothing.set_result(None)
+            return nothing
+        return asyncio.ensure_future(_all(kept))
+
+    async def _keep_anywhere(self, txn: TxnId, where: TxnPartition, what: _Ended) -> None:
+        """Have what was acknowledged kept by whoever has the partition by now."""
+        node_id = self._elsewhere(where)
+        if node_id is None:
+            await self._keep(txn, where, what)
+        else:
+            await self.exchange.ask(node_id, Matter.KEEP, [txn, where, True, *what.as_json()])
+
+    async def restore(self, topic: PulsarTopic, coordinator: Coordinator) -> None:
+        """Have a topic know what transactions that are not over have of it: what they acknowledged, which may write.
+
+        All coordinators are asked, wherever they are: without one of them nobody knows what may be delivered.
+        """
+        if self._broker.get(TRANSACTION_STATE) is None:
+            return  # there has never been a transaction
+        where = TxnPartition(topic.topic.kafka_name, topic.index)
+        until_s = asyncio.get_running_loop().time() + _PATIENCE_S
+        while True:
+            try:
+                found = await self._restored(where, coordinator)
+                break
+            except BrokerError:
+                if asyncio.get_running_loop().time() >= until_s:
+                    raise
+            await asyncio.sleep(_RETRY_S[1])
+        for each in found:
+            for txn, subscription, acks in each.acks:
+                if subscription in topic.subscriptions:
+                    held = topic.pending_acks(subscription)
+                    for ack in acks:
+                        held.put(TxnId(*txn), Ack(*ack))
+            topic.open_txns.update(TxnId(*txn) for txn in each.writing)
+        held_log = self._broker.open_logs.get(topic.topic, topic.index)
+        if topic.open_txns and held_log is not None:
+            await held_log.begin_transactions()
+
+    async def _restored(self, where: TxnPartition, coordinator: Coordinator) -> list[OpenInPartition]:
+        numbers = range(coordinator.coordinators)
+        owners = [coordinator.owner(number) for number in numbers]
+        nodes = {owner.node_id for owner in owners if owner is not None} - {self._broker.ownership.node_id}
+        here, *there = await asyncio.gather(
+            restored_here(coordinator, where),
+            *(self.exchange.ask(node_id, Matter.RESTORE, where) for node_id in nodes),
+        )
+        found = [here, *(OpenInPartition(*each) for each in there)]
+        if {number for each in found for number in each.coordinators} != set(numbers):
+            raise CoordinatorNotReady("a transaction coordinator is on its way to another broker")
+        return found
+
+    def _elsewhere(self, where: TxnPartition) -> int | None:
+        """Return the broker that has a partition, None for this one; raise ``TopicNotFound``, `NotOwned`."""
+        name = self._broker.topic(where.topic).name
+        ownership = self._broker.ownership
+        owner = ownership.owner(name, where.partition)
+        if owner is None:
+            raise NotOwned(f"{where.topic}-{where.partition}", None)
+        return None if owner.node_id == ownership.node_id else owner.node_id
+
+    # -- here
+
+    async def _begin(self, txn: TxnId, where: TxnPartition) -> None:
+        topic = await self._topic(where)
+        held = self._broker.open_logs.get(topic.topic, topic.index)
+        if held is not None:
+            await held.begin_transactions()
+            topic.open_txns.add(txn)
+
+    async def _end(self, txn: TxnId, where: TxnPartition, what: _Ended, *, committed: bool) -> PulsarTopic:
+        topic = await self._topic(where)
+        done: asyncio.Future[None] | None = None
+        if what.writes:
+            topic.open_txns.discard(txn)  # no message comes behind its marker
             done = topic.end_transaction(txn, committed=committed)
-            if done is not None:
-                await done
-
-        async def end_acks(where: TxnSubscription, those: tuple[Ack, ...]) -> None:
-            topic = await self._topic(TxnPartition(where.topic, where.partition))
-            subscription = topic.subscriptions.get(where.subscription)
+        for name, those in what.acks.items():
+            subscription = topic.subscriptions.get(name)
             if subscription is None:
-                return
+                continue
             if committed:
                 subscription.settle(txn, those)
-                concerned.add(topic)
             else:
                 await subscription.give_back(txn, those)
+        if done is not None:
+            await done
+        return topic
 
-        await asyncio.gather(
-            *(_surely(where, partial(end_partition, where)) for where in partitions),
-            *(_surely(where, partial(end_acks, where, those)) for where, those in acks.items()),
-        )
-        kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiting = [self._saved(topic) for topic in concerned]
-        if not waiting:
-            kept.set_result(None)
-            return kept
-        return asyncio.ensure_future(_all(waiting))
+    async def _keep(self, txn: TxnId, where: TxnPartition, what: _Ended) -> None:
+        topic = await self._topic(where)
+        if txn not in topic.unkept_txns:  # it has come here since: what was not kept is not done with
+            topic = await self._end(txn, where, what._replace(writes=False), committed=True)
+        topic.unkept_txns.discard(txn)
+        await asyncio.shield(self._saved(topic))
+
+    def _answer_others(self) -> None:
+        async def begin(asked: Any) -> None:
+            txn, where = asked
+            await self._begin(TxnId(*txn), TxnPartition(*where))
+
+        async def end(asked: Any) -> None:
+            txn, where, committed, *what = asked
+            ended = _Ended.of_json(*what)
+            topic = await self._end(TxnId(*txn), TxnPartition(*where), ended, committed=committed)
+            if ended.acks and committed:
+                topic.unkept_txns.add(TxnId(*txn))
+
+        async def keep(asked: Any) -> None:
+            txn, where, _, *what = asked
+            await self._keep(TxnId(*txn), TxnPartition(*where), _Ended.of_json(*what))
+
+        self.exchange.answer(Matter.BEGIN, begin)
+        self.exchange.answer(Matter.END, end)
+        self.exchange.answer(Matter.KEEP, keep)
 
     async def _topic(self, where: TxnPartition) -> PulsarTopic:
         topic = self._broker.topic(where.topic)
@@ -116,11 +270,29 @@ class TopicParticipants:
                 tries += 1
 
 
-async def _all(waiting: Collection[asyncio.Task[None]]) -> None:
+async def restored_here(coordinator: Coordinator, where: TxnPartition) -> OpenInPartition:
+    """Return what transactions of this broker's coordinators have of a partition; raise ``BrokerError``."""
+    await coordinator.loaded()
+    numbers, writing = [], []
+    for number in range(coordinator.coordinators):
+        with suppress(CoordinatorNotFound):  # another broker's
+            writing += [each.txn for each in coordinator.all(number) if coordinator.is_open(each.txn, where)]
+            numbers.append(number)
+    acks = [(txn, of.subscription, acks) for txn, of, acks in coordinator.acks_on(*where)]
+    return OpenInPartition(acks, writing, numbers)
+
+
+def _named(
+    ended: dict[TxnPartition, _Ended],
+) -> list[tuple[TxnPartition, tuple[TxnPartition, _Ended]]]:
+    return [(where, (where, what)) for where, what in ended.items()]
+
+
+async def _all(waiting: Collection[Awaitable[None]]) -> None:
     await asyncio.gather(*(asyncio.shield(each) for each in waiting))
 
 
-async def _surely(where: TxnPartition | TxnSubscription, work: Callable[[], Awaitable[None]]) -> None:
+async def _surely(where: TxnPartition, work: Callable[[], Awaitable[None]]) -> None:
     """Do something for as long as it takes, unless there is nothing any more to do it to."""
     tries = 0
     while True:

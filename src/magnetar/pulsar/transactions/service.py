@@ -8,6 +8,7 @@ from magnetar.broker.transactions import Coordinator, TxnPartition
 from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.pulsar.topics import PulsarTopics
+from magnetar.pulsar.transactions.coordinator_elsewhere import CoordinatorElsewhere
 from magnetar.pulsar.transactions.participants import TopicParticipants
 
 
@@ -20,6 +21,7 @@ class TransactionService:
         self.broker = broker
         self.coordinator = coordinator
         self.participants = participants
+        self.anywhere = CoordinatorElsewhere(coordinator, participants.exchange, broker.ownership)
         topics.loading.append(self._restore)
 
     async def _restore(self, topic: PulsarTopic) -> None:

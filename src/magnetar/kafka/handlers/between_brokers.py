@@ -1,0 +1,58 @@
+"""What Magnetar's brokers ask each other that Kafka has no words for (`magnetar.wire.kafka.between_brokers`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from magnetar.broker.auth import Right
+from magnetar.kafka.route import NO_TOPICS, Guard, LoadedRoute, Route, versions
+from magnetar.wire.kafka.between_brokers import (
+    BETWEEN_BROKERS_KEY,
+    BetweenBrokersRequest,
+    BetweenBrokersResponse,
+)
+
+if TYPE_CHECKING:
+    from magnetar.kafka.authorization.checks import Checks
+    from magnetar.kafka.context import RequestContext
+    from magnetar.kafka.route import Handler
+
+
+async def between_brokers(request: BetweenBrokersRequest, context: RequestContext) -> BetweenBrokersResponse:
+    """Have those answer whom the question is about; who asks what nobody answers loses its connection."""
+    answer = context.kafka.broker.transactions.answers.get(request.about)
+    if answer is None:
+        raise ConnectionAbortedError(f"nobody answers what is asked about {request.about!r}")
+    return BetweenBrokersResponse(await answer(request.asked))
+
+
+async def guard(
+    request: BetweenBrokersRequest, context: RequestContext, checks: Checks, answer: Handler
+) -> Any:
+    """CLUSTER_ACTION on the cluster; anybody else loses its connection."""
+    if not checks.on_cluster(Right.act_for_cluster):
+        raise ConnectionAbortedError("it takes the right to act for the cluster")
+    return await answer(request, context)
+
+
+class _OwnRoute(Route):
+    """A route that no client is told of."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.api_key = BETWEEN_BROKERS_KEY  # type: ignore[assignment]  # none of Kafka's
+        self.versions = versions(0, 0)
+        self.handler = "between_brokers"
+        self.guard = Guard.OWN
+        self.names = NO_TOPICS
+        self.asks = False
+        self._loaded = LoadedRoute(BetweenBrokersRequest, between_brokers)
+
+    @property
+    def name(self) -> str:
+        """The name of the API."""
+        return "BetweenBrokers"
+
+
+ROUTE = _OwnRoute()

@@ -1,0 +1,162 @@
+"""What brokers say to each other about Pulsar's transactions: many things in one message of JSON, each answered.
+
+    asked     [what, ...]                               of one matter
+    answered  [{"is": answer} or {"error": its name, "message": why}, ...]
+
+To each broker one message about a matter is on its way at a time, and the next takes all that came meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from enum import StrEnum
+from typing import Any
+
+from magnetar.broker.core import Broker
+from magnetar.broker.errors import BrokerError, TopicNotFound
+from magnetar.broker.transactions import (
+    CoordinatorNotFound,
+    CoordinatorNotReady,
+    InvalidTxnStatus,
+    TooManyTransactions,
+    TransactionNotFound,
+)
+from magnetar.ledger.errors import LedgerError, LedgerTerminated
+from magnetar.metadata import MetadataError
+from magnetar.records.errors import RecordsError
+
+_MAX_AT_ONCE = 500
+_ANSWER_WITHIN_S = 5.0
+"""After which whoever asked is told to ask again: one topic that cannot be opened must not hold up what others wait
+for. Less than the time in which brokers wait for each other."""
+
+
+class NotDoneThere(BrokerError):
+    """Another broker could not do it now; whoever wants it done asks again."""
+
+
+_ANSWERS = (BrokerError, LedgerError, MetadataError, RecordsError)
+_TOLD: dict[str, type[Exception]] = {
+    each.__name__: each
+    for each in (
+        CoordinatorNotFound,
+        CoordinatorNotReady,
+        InvalidTxnStatus,
+        LedgerTerminated,
+        TooManyTransactions,
+        TopicNotFound,
+        TransactionNotFound,
+    )
+}
+"""Errors that another broker's answer may be; any other is `NotDoneThere`."""
+
+
+class Matter(StrEnum):
+    """What is asked."""
+
+    BEGIN = "transactions.begin"
+    """Of who has a partition: that a transaction may write to it."""
+    END = "transactions.end"
+    """Of who has a partition: that a transaction is decided."""
+    KEEP = "transactions.keep"
+    """Of who has a partition: that what was acknowledged in it is durable."""
+    ACKNOWLEDGE = "transactions.acknowledge"
+    """Of a coordinator: that a transaction acknowledges something."""
+    RESTORE = "transactions.restore"
+    """Of a coordinator's broker: what open transactions have of a partition."""
+
+
+class _Asked:
+    __slots__ = ("answered", "what")
+
+    def __init__(self, what: Any) -> None:
+        self.what = what
+        self.answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+
+class TransactionExchange:
+    """One broker's part in it."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._waiting: dict[tuple[int, Matter], list[_Asked]] = {}
+
+    async def ask(self, node_id: int, matter: Matter, what: Any) -> Any:
+        """Return a broker's answer; raise ``BrokerError``, also if it cannot be asked."""
+        asked = _Asked(what)
+        waiting = self._waiting.get((node_id, matter))
+        if waiting is not None:
+            waiting.append(asked)
+        else:
+            self._waiting[node_id, matter] = [asked]
+            self._broker.background.once("asking about transactions", self._send(node_id, matter))
+        return await asked.answered
+
+    async def _send(self, node_id: int, matter: Matter) -> None:
+        waiting = self._waiting[node_id, matter]
+        try:
+            while waiting:
+                now, waiting[:] = waiting[:_MAX_AT_ONCE], waiting[_MAX_AT_ONCE:]
+                try:
+                    answers = await self._ask(node_id, matter, [each.what for each in now])
+                except BrokerError as error:
+                    for each in now:
+                        _fail(each, error)
+                except BaseException:
+                    waiting += now
+                    raise
+                else:
+                    for each, answer in zip(now, answers, strict=True):
+                        _settle(each, answer)
+        finally:
+            del self._waiting[node_id, matter]
+            for each in waiting:  # this broker ends
+                each.answered.cancel()
+
+    async def _ask(self, node_id: int, matter: Matter, whats: list[Any]) -> list[Any]:
+        ask_broker = self._broker.transactions.ask_broker
+        if ask_broker is None:
+            raise NotDoneThere("brokers ask each other over Kafka's listeners, and there are none")
+        answers: list[Any] = json.loads(await ask_broker(node_id, matter, json.dumps(whats).encode()))
+        return answers
+
+    def answer(self, matter: Matter, one: Callable[[Any], Coroutine[Any, Any, Any]]) -> None:
+        """Have others' questions about a matter answered, each by itself."""
+
+        async def answer(asked: bytes) -> bytes:
+            try:
+                whats = json.loads(asked)
+            except ValueError:
+                raise ConnectionAbortedError(f"what is asked about {matter} cannot be read") from None
+            return json.dumps(await asyncio.gather(*(self._answered(one, each) for each in whats))).encode()
+
+        self._broker.transactions.answers[matter] = answer
+
+    async def _answered(self, one: Callable[[Any], Coroutine[Any, Any, Any]], what: Any) -> dict[str, Any]:
+        # Not given up after that time: what it waits for may be others' as well, and it is of use when it comes.
+        work = self._broker.background.once("answering about transactions", one(what), answers=_ANSWERS)
+        done, _ = await asyncio.wait([work], timeout=_ANSWER_WITHIN_S)
+        if not done:
+            return {"error": "NotDoneThere", "message": "it takes too long"}
+        try:
+            return {"is": work.result()}
+        except _ANSWERS as error:
+            return {"error": type(error).__name__, "message": str(error)}
+
+
+def _settle(asked: _Asked, answer: dict[str, Any]) -> None:
+    if "error" not in answer:
+        if not asked.answered.done():
+            asked.answered.set_result(answer["is"])
+        return
+    kind = _TOLD.get(answer["error"], NotDoneThere)
+    error = kind.__new__(kind)  # each is made of other things; it is its words that count
+    error.args = (answer["message"],)
+    _fail(asked, error)
+
+
+def _fail(asked: _Asked, error: Exception) -> None:
+    if not asked.answered.done():
+        asked.answered.set_exception(error)
