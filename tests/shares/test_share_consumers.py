@@ -108,7 +108,12 @@ def create(address: str, topic: str, partitions: int = PARTITIONS) -> None:
 def produce(address: str, topic: str, numbers: Iterable[int], partitions: int = PARTITIONS) -> None:
     producer = Producer({"bootstrap.servers": address, "linger.ms": 5, "batch.num.messages": 97})
     for number in numbers:
-        producer.produce(topic, value=b"%d" % number, partition=number % partitions)
+        while True:
+            try:
+                producer.produce(topic, value=b"%d" % number, partition=number % partitions)
+                break
+            except BufferError:  # its queue is full
+                producer.poll(1)
         producer.poll(0)
     assert producer.flush(PATIENCE_S) == 0
 
