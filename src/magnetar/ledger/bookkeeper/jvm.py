@@ -15,6 +15,7 @@ from threading import Lock, Thread
 from typing import Any
 
 import jpype
+import jpype.config
 
 from magnetar.ledger.errors import StorageFailed
 
@@ -37,6 +38,9 @@ def start_jvm(jars: Sequence[Path], heap_bytes: int, direct_bytes: int) -> None:
     with _starting:
         if jpype.isJVMStarted():
             return
+        # At its end the process does not wait for Java's threads: without its ZooKeeper, BookKeeper's client begins one
+        # after the other for good.
+        jpype.config.destroy_jvm = False
         sizes = (f"-Xmx{heap_bytes}", f"-XX:MaxDirectMemorySize={direct_bytes}")
         try:
             jpype.startJVM(*OPTIONS, *sizes, classpath=[str(jar) for jar in jars], convertStrings=False)
