@@ -41,8 +41,9 @@ class Client:
                 partitions=SimpleNamespace(size_of=size_of),
                 groups=SimpleNamespace(configs=self.configs.room("__consumer_offsets")),
                 quotas=SimpleNamespace(enabled=False),
-                telemetry=SimpleNamespace(is_asked_for=True),
-                client_metrics=SimpleNamespace(subscriptions={}),
+                client_metrics=SimpleNamespace(
+                    is_asked_for=True, get=lambda: SimpleNamespace(subscriptions={})
+                ),
             ),
         )
         answer = await handler(type(request).decode(request.encode(version), version), context)

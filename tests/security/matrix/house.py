@@ -237,7 +237,7 @@ class House:
         txn = await service.coordinator.begin(0, 3_600_000, role, 0)
         for name in ("ruby", "garnet-of-red"):
             where = TxnPartition(f"red/default/{name}", 0)
-            await service.participants.begin(where)
+            await service.participants.begin(txn, where)
             await service.coordinator.add_partitions(txn, {where: f"persistent://red/default/{name}"})
             subscription = TxnSubscription(*where, "readers")
             await service.coordinator.add_subscriptions(
