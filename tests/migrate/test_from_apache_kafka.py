@@ -39,6 +39,7 @@ from tests.migrate.moving import (
 from tests.process import BrokerProcess
 
 pytestmark = pytest.mark.slow
+WAITING = 10_000
 
 
 class Source(Kafka):
@@ -141,6 +142,8 @@ class Work:
                 producer.produce("orders", value=b"%d" % self.number, key=b"k", on_delivery=done)
                 self.number += 1
             producer.poll(0.002)
+            while len(producer) >= WAITING and not stop.is_set():
+                producer.poll(0.1)  # its queue has an end, and the other side may let it wait for long
             if stop.is_set():
                 break
         assert producer.flush(SECONDS) == 0

@@ -150,6 +150,9 @@ def _end(client: Consumer, place: TopicPartition) -> int:
             unknown = error.args[0].code() == KafkaError._UNKNOWN_PARTITION
             if not unknown or time.monotonic() > until:
                 raise
+            client.list_topics(
+                place.topic, PATIENCE_S
+            )  # librdkafka asks no more by itself once it was told of none
             time.sleep(0.1)
 
 
