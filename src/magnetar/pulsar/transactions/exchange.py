@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from enum import StrEnum
 from typing import Any
 
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import BrokerError, TopicNotFound
+from magnetar.broker.gathered import Gathered
 from magnetar.broker.transactions import (
     CoordinatorNotFound,
     CoordinatorNotReady,
@@ -68,58 +69,31 @@ class Matter(StrEnum):
     """Of a coordinator's broker: what open transactions have of a partition."""
 
 
-class _Asked:
-    __slots__ = ("answered", "what")
-
-    def __init__(self, what: Any) -> None:
-        self.what = what
-        self.answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-
 class TransactionExchange:
     """One broker's part in it."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._waiting: dict[tuple[int, Matter], list[_Asked]] = {}
+        self._asked = Gathered(broker.background, "asking about transactions", self._ask, _MAX_AT_ONCE)
 
     async def ask(self, node_id: int, matter: Matter, what: Any) -> Any:
         """Return a broker's answer; raise ``BrokerError``, also if it cannot be asked."""
-        asked = _Asked(what)
-        waiting = self._waiting.get((node_id, matter))
-        if waiting is not None:
-            waiting.append(asked)
-        else:
-            self._waiting[node_id, matter] = [asked]
-            self._broker.background.once("asking about transactions", self._send(node_id, matter))
-        return await asked.answered
+        answer = await self._asked.ask((node_id, matter), what)
+        if "error" not in answer:
+            return answer["is"]
+        kind = _TOLD.get(answer["error"], NotDoneThere)
+        error = kind.__new__(kind)  # each is made of other things; it is its words that count
+        error.args = (answer["message"],)
+        raise error
 
-    async def _send(self, node_id: int, matter: Matter) -> None:
-        waiting = self._waiting[node_id, matter]
-        try:
-            while waiting:
-                now, waiting[:] = waiting[:_MAX_AT_ONCE], waiting[_MAX_AT_ONCE:]
-                try:
-                    answers = await self._ask(node_id, matter, [each.what for each in now])
-                except BrokerError as error:
-                    for each in now:
-                        _fail(each, error)
-                except BaseException:
-                    waiting += now
-                    raise
-                else:
-                    for each, answer in zip(now, answers, strict=True):
-                        _settle(each, answer)
-        finally:
-            del self._waiting[node_id, matter]
-            for each in waiting:  # this broker ends
-                each.answered.cancel()
-
-    async def _ask(self, node_id: int, matter: Matter, whats: list[Any]) -> list[Any]:
+    async def _ask(self, whom: tuple[int, Matter], whats: Sequence[Any]) -> list[dict[str, Any]]:
+        node_id, matter = whom
         ask_broker = self._broker.transactions.ask_broker
         if ask_broker is None:
             raise NotDoneThere("brokers ask each other over Kafka's listeners, and there are none")
-        answers: list[Any] = json.loads(await ask_broker(node_id, matter, json.dumps(whats).encode()))
+        answers: list[dict[str, Any]] = json.loads(
+            await ask_broker(node_id, matter, json.dumps(whats).encode())
+        )
         return answers
 
     def answer(self, matter: Matter, one: Callable[[Any], Coroutine[Any, Any, Any]]) -> None:
@@ -144,19 +118,3 @@ class TransactionExchange:
             return {"is": work.result()}
         except _ANSWERS as error:
             return {"error": type(error).__name__, "message": str(error)}
-
-
-def _settle(asked: _Asked, answer: dict[str, Any]) -> None:
-    if "error" not in answer:
-        if not asked.answered.done():
-            asked.answered.set_result(answer["is"])
-        return
-    kind = _TOLD.get(answer["error"], NotDoneThere)
-    error = kind.__new__(kind)  # each is made of other things; it is its words that count
-    error.args = (answer["message"],)
-    _fail(asked, error)
-
-
-def _fail(asked: _Asked, error: Exception) -> None:
-    if not asked.answered.done():
-        asked.answered.set_exception(error)
