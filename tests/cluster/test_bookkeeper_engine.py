@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from itertools import count
 
 import pytest
@@ -26,14 +26,6 @@ from magnetar.ledger.bookkeeper.engine import BookKeeperEngine  # noqa: E402
 from magnetar.metadata.zookeeper import ZooKeeperStore  # noqa: E402
 
 _roots = (f"/tests/{number}" for number in count())
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
-    cluster.start()
-    yield cluster
-    cluster.kill()
 
 
 class BookKeeperHouse(House):

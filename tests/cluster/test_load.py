@@ -14,8 +14,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.cluster.servers import Cluster, class_path
-from tests.cluster.test_brokers import (
+from tests.cluster.brokers import (
     PARTITIONS,
     BrokerProcess,
     Load,
@@ -24,20 +23,13 @@ from tests.cluster.test_brokers import (
     leaders,
     make_topic,
 )
+from tests.cluster.servers import Cluster, class_path
 from tests.waiting import until
 
 class_path()  # skips the module where BookKeeper cannot be run
 pytestmark = [pytest.mark.slow]
 
 BUNDLE_MAX_TOPICS = 20
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
-    cluster.start()
-    yield cluster
-    cluster.kill()
 
 
 @pytest.fixture(scope="module")

@@ -17,22 +17,14 @@ pytest.importorskip("pyspark")
 from magnetar.pipeline.options import TopicPartition, parse_options
 from magnetar.pipeline.plan import Plan
 from magnetar.pipeline.port import Slice
+from tests.cluster.brokers import BrokerProcess
 from tests.cluster.servers import Cluster, Server, class_path, free_port, java
-from tests.cluster.test_brokers import BrokerProcess
 from tests.migrate.moving import PARTITIONS, produce, transactions
 
 class_path()  # skips the module where BookKeeper cannot be run
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 RECORDS = 30_000
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
-    cluster.start()
-    yield cluster
-    cluster.kill()
 
 
 @pytest.fixture(scope="module")

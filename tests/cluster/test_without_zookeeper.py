@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.brokers import BrokerProcess
 from tests.cluster.servers import Cluster, class_path
-from tests.cluster.test_brokers import BrokerProcess
 
 class_path()  # skips the module where BookKeeper cannot be run
 pytestmark = [pytest.mark.slow]
