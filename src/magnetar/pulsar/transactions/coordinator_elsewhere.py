@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 from magnetar.broker.errors import BrokerError
 from magnetar.broker.ownership import Ownership
@@ -21,7 +20,15 @@ from magnetar.broker.transactions import (
     TxnSubscription,
 )
 from magnetar.pulsar.transactions.exchange import Matter, TransactionExchange
-from magnetar.pulsar.transactions.participants import restored_here
+from magnetar.pulsar.transactions.participants import OpenInPartition, restored_here
+from magnetar.pulsar.transactions.rows import (
+    ack_row,
+    acks_of,
+    fields_of,
+    partition_of,
+    subscription_of,
+    txn_of,
+)
 
 _PATIENCE_S = 20.0
 """How long an acknowledgement waits for a coordinator that is on its way to another broker, or whose broker died."""
@@ -37,8 +44,8 @@ class CoordinatorElsewhere:
         self._here = here
         self._exchange = exchange
         self._ownership = ownership
-        exchange.answer(Matter.ACKNOWLEDGE, self._acknowledge_here)
-        exchange.answer(Matter.RESTORE, self._restore_here)
+        exchange.answer(Matter.ACKNOWLEDGE, _acknowledged, self._acknowledge_here)
+        exchange.answer(Matter.RESTORE, partition_of, self._restore_here)
 
     async def acknowledge(self, txn: TxnId, where: TxnSubscription, acks: Sequence[Ack]) -> None:
         """Keep what an open transaction acknowledges in a subscription of its own; durable on return.
@@ -54,7 +61,8 @@ class CoordinatorElsewhere:
                 if owner.node_id == self._ownership.node_id:
                     await self._here.acknowledge(txn, where, acks)
                 else:
-                    await self._exchange.ask(owner.node_id, Matter.ACKNOWLEDGE, [txn, where, acks])
+                    asked = [txn, where, [ack_row(each) for each in acks]]
+                    await self._exchange.ask(owner.node_id, Matter.ACKNOWLEDGE, asked)
                 return
             except _FINAL:
                 raise
@@ -67,10 +75,17 @@ class CoordinatorElsewhere:
                     raise
             await asyncio.sleep(_PAUSE_S)
 
-    async def _acknowledge_here(self, asked: Any) -> None:
-        txn, where, acks = asked
+    async def _acknowledge_here(self, asked: tuple[TxnId, TxnSubscription, tuple[Ack, ...]]) -> None:
         await self._here.loaded()
-        await self._here.acknowledge(TxnId(*txn), TxnSubscription(*where), tuple(Ack(*each) for each in acks))
+        await self._here.acknowledge(*asked)
 
-    async def _restore_here(self, asked: Any) -> Any:
-        return await restored_here(self._here, TxnPartition(*asked))
+    async def _restore_here(self, where: TxnPartition) -> OpenInPartition:
+        found = await restored_here(self._here, where)
+        return found._replace(
+            acks=[(txn, name, [ack_row(each) for each in acks]) for txn, name, acks in found.acks]
+        )
+
+
+def _acknowledged(row: object) -> tuple[TxnId, TxnSubscription, tuple[Ack, ...]]:
+    txn, where, acks = fields_of(row, 3)
+    return txn_of(txn), subscription_of(where), acks_of(acks)

@@ -12,7 +12,7 @@ import asyncio
 import json
 from collections.abc import Callable, Coroutine, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import BrokerError, TopicNotFound
@@ -28,6 +28,7 @@ from magnetar.ledger.errors import LedgerError, LedgerTerminated
 from magnetar.metadata import MetadataError
 from magnetar.records.errors import RecordsError
 
+T = TypeVar("T")
 _MAX_AT_ONCE = 500
 _ANSWER_WITHIN_S = 5.0
 """After which whoever asked is told to ask again: one topic that cannot be opened must not hold up what others wait
@@ -96,19 +97,26 @@ class TransactionExchange:
         )
         return answers
 
-    def answer(self, matter: Matter, one: Callable[[Any], Coroutine[Any, Any, Any]]) -> None:
-        """Have others' questions about a matter answered, each by itself."""
+    def answer(
+        self, matter: Matter, read: Callable[[object], T], one: Callable[[T], Coroutine[Any, Any, Any]]
+    ) -> None:
+        """Have others' questions about a matter answered, each by itself; ``read`` raises ``ValueError`` for none."""
 
         async def answer(asked: bytes) -> bytes:
+            if len(self._broker.ownership.brokers()) == 1:
+                raise ConnectionAbortedError("this broker is alone: no other one may ask it for anything")
             try:
-                whats = json.loads(asked)
-            except ValueError:
+                rows = json.loads(asked)
+                if not isinstance(rows, list) or len(rows) > _MAX_AT_ONCE:
+                    raise ValueError
+                whats = [read(each) for each in rows]
+            except (ValueError, RecursionError):
                 raise ConnectionAbortedError(f"what is asked about {matter} cannot be read") from None
             return json.dumps(await asyncio.gather(*(self._answered(one, each) for each in whats))).encode()
 
         self._broker.transactions.answers[matter] = answer
 
-    async def _answered(self, one: Callable[[Any], Coroutine[Any, Any, Any]], what: Any) -> dict[str, Any]:
+    async def _answered(self, one: Callable[[T], Coroutine[Any, Any, Any]], what: T) -> dict[str, Any]:
         # Not given up after that time: what it waits for may be others' as well, and it is of use when it comes.
         work = self._broker.background.once("answering about transactions", one(what), answers=_ANSWERS)
         done, _ = await asyncio.wait([work], timeout=_ANSWER_WITHIN_S)

@@ -27,6 +27,7 @@ from magnetar.metadata import MetadataError
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.pulsar.topics import PulsarTopics
 from magnetar.pulsar.transactions.exchange import Matter, TransactionExchange
+from magnetar.pulsar.transactions.rows import Row, ack_row, acks_of, fields_of, partition_of, txn_of
 from magnetar.records.errors import RecordsError
 
 _RETRY_S = (0.02, 0.1, 0.5, 2.0)
@@ -40,9 +41,9 @@ _log = logging.getLogger("magnetar.pulsar")
 class OpenInPartition(NamedTuple):
     """What transactions have of a partition, as it goes from broker to broker."""
 
-    acks: Sequence[tuple[Sequence[int], str, Sequence[Sequence[Any]]]]
+    acks: Sequence[tuple[TxnId, str, Sequence[Any]]]
     """A transaction, a subscription, and what was acknowledged in that."""
-    writing: Sequence[Sequence[int]]
+    writing: Sequence[TxnId]
     """The transactions that are open and may write there."""
     coordinators: Sequence[int]
     """Whose transactions these are."""
@@ -56,12 +57,30 @@ class _Ended(NamedTuple):
     acks: dict[str, tuple[Ack, ...]]
     """What it acknowledged, by subscription."""
 
-    def as_json(self) -> tuple[bool, dict[str, tuple[Ack, ...]]]:
-        return self.writes, self.acks
+    def as_json(self) -> tuple[bool, dict[str, list[Row]]]:
+        return self.writes, {name: [ack_row(each) for each in those] for name, those in self.acks.items()}
 
-    @classmethod
-    def of_json(cls, writes: bool, acks: dict[str, list[list[Any]]]) -> _Ended:
-        return cls(writes, {name: tuple(Ack(*each) for each in those) for name, those in acks.items()})
+
+class _Asked(NamedTuple):
+    """What another broker wants to be ended, or kept, here."""
+
+    txn: TxnId
+    where: TxnPartition
+    committed: bool
+    what: _Ended
+
+
+def _begun(row: object) -> tuple[TxnId, TxnPartition]:
+    txn, where = fields_of(row, 2)
+    return txn_of(txn), partition_of(where)
+
+
+def _asked(row: object) -> _Asked:
+    txn, where, committed, writes, acks = fields_of(row, 5)
+    if not isinstance(committed, bool) or not isinstance(writes, bool) or not isinstance(acks, dict):
+        raise ValueError("a decision of a transaction has other fields")
+    ended = _Ended(writes, {name: acks_of(rows) for name, rows in acks.items()})
+    return _Asked(txn_of(txn), partition_of(where), committed, ended)
 
 
 class TopicParticipants:
@@ -157,8 +176,8 @@ class TopicParticipants:
                 if subscription in topic.subscriptions:
                     held = topic.pending_acks(subscription)
                     for ack in acks:
-                        held.put(TxnId(*txn), Ack(*ack))
-            topic.open_txns.update(TxnId(*txn) for txn in each.writing)
+                        held.put(txn, ack)
+            topic.open_txns.update(each.writing)
         held_log = self._broker.open_logs.get(topic.topic, topic.index)
         if topic.open_txns and held_log is not None:
             await held_log.begin_transactions()
@@ -171,7 +190,7 @@ class TopicParticipants:
             restored_here(coordinator, where),
             *(self.exchange.ask(node_id, Matter.RESTORE, where) for node_id in nodes),
         )
-        found = [here, *(OpenInPartition(*each) for each in there)]
+        found = [here, *map(_of_others, there)]
         if {number for each in found for number in each.coordinators} != set(numbers):
             raise CoordinatorNotReady("a transaction coordinator is on its way to another broker")
         return found
@@ -220,24 +239,21 @@ class TopicParticipants:
         await asyncio.shield(self._saved(topic))
 
     def _answer_others(self) -> None:
-        async def begin(asked: Any) -> None:
-            txn, where = asked
-            await self._begin(TxnId(*txn), TxnPartition(*where))
+        async def begin(asked: tuple[TxnId, TxnPartition]) -> None:
+            await self._begin(*asked)
 
-        async def end(asked: Any) -> None:
-            txn, where, committed, *what = asked
-            ended = _Ended.of_json(*what)
-            topic = await self._end(TxnId(*txn), TxnPartition(*where), ended, committed=committed)
-            if ended.acks and committed:
-                topic.unkept_txns.add(TxnId(*txn))
+        async def end(asked: _Asked) -> None:
+            txn, where, committed, what = asked
+            topic = await self._end(txn, where, what, committed=committed)
+            if what.acks and committed:
+                topic.unkept_txns.add(txn)
 
-        async def keep(asked: Any) -> None:
-            txn, where, _, *what = asked
-            await self._keep(TxnId(*txn), TxnPartition(*where), _Ended.of_json(*what))
+        async def keep(asked: _Asked) -> None:
+            await self._keep(asked.txn, asked.where, asked.what)
 
-        self.exchange.answer(Matter.BEGIN, begin)
-        self.exchange.answer(Matter.END, end)
-        self.exchange.answer(Matter.KEEP, keep)
+        self.exchange.answer(Matter.BEGIN, _begun, begin)
+        self.exchange.answer(Matter.END, _asked, end)
+        self.exchange.answer(Matter.KEEP, _asked, keep)
 
     async def _topic(self, where: TxnPartition) -> PulsarTopic:
         topic = self._broker.topic(where.topic)
@@ -268,6 +284,15 @@ class TopicParticipants:
                 _log.warning("what transactions acknowledged on %s cannot be kept: %s", topic.name, error)
                 await asyncio.sleep(_RETRY_S[min(tries, len(_RETRY_S) - 1)])
                 tries += 1
+
+
+def _of_others(told: Any) -> OpenInPartition:
+    acks, writing, coordinators = told
+    return OpenInPartition(
+        [(txn_of(txn), name, acks_of(rows)) for txn, name, rows in acks],
+        list(map(txn_of, writing)),
+        coordinators,
+    )
 
 
 async def restored_here(coordinator: Coordinator, where: TxnPartition) -> OpenInPartition:
