@@ -31,7 +31,7 @@ from magnetar.wire.kafka.messages.describe_share_group_offsets_request import (
 )
 from magnetar.wire.kafka.messages.find_coordinator_request import FindCoordinatorRequest
 from tests.hostile.client import Wire
-from tests.shares.test_share_consumers import QUICK, RECORDS, Worker, check_none_came_again, fill, until
+from tests.shares.test_share_consumers import QUICK, RECORDS, Worker, check_none_came_again, produce, until
 from tests.workers.house import PARTITIONS, House
 
 pytestmark = [pytest.mark.slow]
@@ -120,7 +120,8 @@ def test_a_share_group_works_across_workers_also_when_some_are_killed(tmp_path: 
             house.make_topic(topic)
             if states_elsewhere(house, "crew", topic) >= 3:
                 break
-        fill(house.address, topic, partitions=PARTITIONS, make=False)
+        thirds = [range(RECORDS)[at::3] for at in range(3)]
+        produce(house.address, topic, thirds[0], PARTITIONS)
         crew = [Worker(house.address, "crew", topic) for _ in range(2)]
 
         def done() -> set[int]:
@@ -130,8 +131,11 @@ def test_a_share_group_works_across_workers_also_when_some_are_killed(tmp_path: 
             before = len(done())
             until(lambda before=before: len(done()) > before + RECORDS // 10, lambda: len(done()))
             house.until_again(worker, house.send(worker, signal.SIGKILL))
-        killed = len(done())
-        assert killed < RECORDS, "there was nothing left to do"
+            killed = len(done())
+            assert killed < RECORDS, "there was nothing left to do"
+            produce(
+                house.address, topic, thirds[worker], PARTITIONS
+            )  # so that there is, however long it took
         until(lambda: left(house.address, "crew") == 0, lambda: (offsets(house.address, "crew"), len(done())))
         for each in crew:
             each.end()
