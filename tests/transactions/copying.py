@@ -19,7 +19,7 @@ AGAIN = {KafkaError.NOT_COORDINATOR, KafkaError._STATE, KafkaError._UNKNOWN_PART
 
 
 class Copier(threading.Thread):
-    """One of those who copy, a member of their group. Every fifth transaction it aborts, and does again."""
+    """One of those who copy, a member of their group. Of five transactions it aborts one, and does it again."""
 
     def __init__(self, address: str, source: str, target: str, number: int) -> None:
         super().__init__(daemon=True)
@@ -75,7 +75,7 @@ class Copier(threading.Thread):
                     consumer.position(consumer.assignment()), consumer.consumer_group_metadata(), SECONDS
                 )
                 self._sending_since = None
-                if (self.committed + self.aborted) % 5 == 4:
+                if (self.committed + self.aborted) % 5 == 2:
                     made.abort_transaction(SECONDS)
                     self.aborted += 1
                     self._rewind(consumer)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from magnetar.broker.background import Background
-from magnetar.broker.gathered import Gathered
 from magnetar.broker.producers import EndTransactionMarker, ProducerRefused
+from magnetar.broker.questions import Questions
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.other_brokers import OtherBrokers
 from magnetar.kafka.transactions.metadata import TransactionPartition
@@ -25,7 +25,7 @@ class MarkersOfOthers:
 
     def __init__(self, others: OtherBrokers, background: Background) -> None:
         self._others = others
-        self._asked = Gathered(background, "writing markers to another broker", self._ask, _MAX_AT_ONCE)
+        self._asked = Questions(background, "writing markers to another broker", self._ask, _MAX_AT_ONCE)
 
     async def write(self, node_id: int, marker: EndTransactionMarker, where: TransactionPartition) -> None:
         """Return when the marker is durable there.

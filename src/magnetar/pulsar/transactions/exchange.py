@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import BrokerError, TopicNotFound
-from magnetar.broker.gathered import Gathered
+from magnetar.broker.questions import Questions
 from magnetar.broker.transactions import (
     CoordinatorNotFound,
     CoordinatorNotReady,
@@ -75,7 +75,7 @@ class TransactionExchange:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._asked = Gathered(broker.background, "asking about transactions", self._ask, _MAX_AT_ONCE)
+        self._asked = Questions(broker.background, "asking about transactions", self._ask, _MAX_AT_ONCE)
 
     async def ask(self, node_id: int, matter: Matter, what: Any) -> Any:
         """Return a broker's answer; raise ``BrokerError``, also if it cannot be asked."""

@@ -9,7 +9,7 @@ import pytest
 
 from magnetar.broker.background import Background
 from magnetar.broker.errors import BrokerError
-from magnetar.broker.gathered import Gathered
+from magnetar.broker.questions import Questions
 
 
 class Answering:
@@ -28,12 +28,12 @@ class Answering:
 
 async def test_one_message_is_on_its_way_to_each_and_the_next_takes_what_came_meanwhile() -> None:
     answering, background = Answering(), Background()
-    gathered = Gathered(background, "asking", answering.send, 1000)
-    asked = [asyncio.ensure_future(gathered.ask("a", number)) for number in range(1)]
-    other = asyncio.ensure_future(gathered.ask("b", 7))
+    questions = Questions(background, "asking", answering.send, 1000)
+    asked = [asyncio.ensure_future(questions.ask("a", number)) for number in range(1)]
+    other = asyncio.ensure_future(questions.ask("b", 7))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    asked += [asyncio.ensure_future(gathered.ask("a", number)) for number in range(1, 2500)]
+    asked += [asyncio.ensure_future(questions.ask("a", number)) for number in range(1, 2500)]
     await asyncio.sleep(0)
     assert answering.messages == [("a", [0]), ("b", [7])]
     answering.may_answer.set()
@@ -45,14 +45,14 @@ async def test_one_message_is_on_its_way_to_each_and_the_next_takes_what_came_me
 
 async def test_a_message_that_fails_is_told_to_all_in_it_and_the_next_is_sent() -> None:
     answering, background = Answering(), Background()
-    gathered = Gathered(background, "asking", answering.send, 2)
+    questions = Questions(background, "asking", answering.send, 2)
     answering.error = BrokerError("gone")
-    asked = [asyncio.ensure_future(gathered.ask("a", number)) for number in range(3)]
+    asked = [asyncio.ensure_future(questions.ask("a", number)) for number in range(3)]
     await asyncio.sleep(0)
     answering.may_answer.set()
     assert [str(each) for each in await asyncio.gather(*asked, return_exceptions=True)] == ["gone"] * 3
     answering.error = None
-    assert await gathered.ask("a", 5) == -5
+    assert await questions.ask("a", 5) == -5
     await background.close()
 
 
@@ -64,8 +64,8 @@ async def test_nobody_waits_for_good_whatever_the_end(ends: str, monkeypatch: py
     async def send(to: str, whats: Sequence[int]) -> list[int]:
         return (await answering.send(to, whats))[:-1]  # one answer is missing
 
-    gathered = Gathered(background, "asking", send if ends == "wrong" else answering.send, 2)
-    asked = [asyncio.ensure_future(gathered.ask("a", number)) for number in range(3)]
+    questions = Questions(background, "asking", send if ends == "wrong" else answering.send, 2)
+    asked = [asyncio.ensure_future(questions.ask("a", number)) for number in range(3)]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     if ends == "wrong":

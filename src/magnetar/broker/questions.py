@@ -14,7 +14,7 @@ What = TypeVar("What")
 Answer = TypeVar("Answer")
 
 
-class Gathered(Generic[To, What, Answer]):
+class Questions(Generic[To, What, Answer]):
     """``send`` gets at most ``at_once`` of what was asked of one, in order, and returns as many answers."""
 
     def __init__(
