@@ -31,6 +31,8 @@ class Namespaces:
         self._admin_roles: dict[str, frozenset[str]] = {}
         """By tenant; every tenant is there."""
         self._policies: dict[str, NamespacePolicies] = {}
+        self.encrypted: set[str] = set()
+        """Those that take encrypted messages only."""
         self.changed: list[Callable[[], None]] = []
         """Called when tenants, namespaces or their policies have changed."""
         self.policies_changed: Callable[[str], None] = lambda namespace: None
@@ -69,6 +71,10 @@ class Namespaces:
         now = NamespacePolicies()
         if stored is not None:
             now = self._policies[namespace] = decode_policies(namespace, stored.value)
+        if now.requires_encryption:
+            self.encrypted.add(namespace)
+        else:
+            self.encrypted.discard(namespace)
         if replace(before, auth=now.auth) != now:
             self.policies_changed(namespace)
 

@@ -437,7 +437,8 @@ class KafkaConnection:
     def _answered(self, answer: Answer, response: Any, error: BaseException | None) -> None:
         if self._serving.state is ENDED:
             return  # what it held was given back when the conversation ended
-        self._let_go(answer)
+        self._in_hand -= answer.size  # as `_let_go`, for every small request
+        answer.size = 0
         header = answer.header
         try:
             if error is not None:

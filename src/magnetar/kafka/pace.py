@@ -35,12 +35,6 @@ def drained(rows: list[T]) -> Iterator[T]:
     """Return the rows in order, out of the list: each goes when the next one is asked for, not all of them at the
     end.
     """
-    if len(rows) == 1:  # as nearly always in Produce, of which there are very many
-        return iter((rows.pop(),))
-    return _drained(rows)
-
-
-def _drained(rows: list[T]) -> Iterator[T]:
     rows.reverse()
     while rows:
         yield rows.pop()

@@ -85,7 +85,7 @@ def encode_request_header(header: RequestHeader) -> bytes:
 
 def encode_response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
     """Write the header of the answer to a request of this API and version."""
-    if api_key != API_VERSIONS and is_flexible(api_key, api_version):
+    if api_version >= _FLEXIBLE_SINCE.get(api_key, NEVER_FLEXIBLE) and api_key != API_VERSIONS:
         return _CORRELATION.pack(correlation_id) + b"\0"
     return _CORRELATION.pack(correlation_id)
 
