@@ -38,6 +38,10 @@ FEW = (
     "magnetar.kafka.transactions.decider",
     "magnetar.kafka.transactions.metadata",
     "magnetar.broker.transactions",
+    "magnetar.records.compaction",  # of compacted topics
+    "magnetar.ledger.compaction_passes",
+    "magnetar.kafka.login",  # of brokers that ask who somebody is
+    "magnetar.kafka.tenancy",
     "magnetar.kafka.authorization.topics",  # of brokers that refuse something
     "magnetar.broker.auth.delegation_tokens",
     "magnetar.broker.auth.tokens",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from magnetar.ledger import compaction_workers
-from magnetar.ledger.compaction_passes import Copies, Job
+from magnetar.ledger.compaction_job import Copies, Job
 from magnetar.ledger.compaction_workers import CompactionWorkers
 from magnetar.ledger.disk import RealDisk
 from magnetar.ledger.errors import LedgerCorrupt, LedgerError

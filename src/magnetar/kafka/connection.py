@@ -14,19 +14,18 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.auth import AuthenticationFailed
+from magnetar.broker.auth.errors import AuthenticationRequired
 from magnetar.broker.collector import uncollected
 from magnetar.broker.listeners import Listener
 from magnetar.broker.memory import Account
 from magnetar.kafka.answers import Answer
-from magnetar.kafka.authorization import guarded
 from magnetar.kafka.context import RequestContext, Software
 from magnetar.kafka.eager import Eager
 from magnetar.kafka.handlers import ROUTE_BY_KEY
 from magnetar.kafka.handlers.api_versions import unsupported_version
-from magnetar.kafka.login import AuthenticationRequired, Login
 from magnetar.kafka.pace import LONG_SECONDS, MANY_ROWS, MAX_SECONDS
 from magnetar.kafka.route import Handler, Route
 from magnetar.kafka.services import KafkaServices
@@ -41,7 +40,6 @@ from magnetar.kafka.serving import (
     KafkaServingState,
 )
 from magnetar.kafka.settings import KafkaSettings
-from magnetar.kafka.tenancy import Home
 from magnetar.records.compression import Buffer
 from magnetar.wire.kafka.between_brokers import BETWEEN_BROKERS_KEY
 from magnetar.wire.kafka.frames import KafkaFrameReader
@@ -53,6 +51,10 @@ from magnetar.wire.kafka.header import (
 from magnetar.wire.kafka.malformed import TooManyElements, WireError
 from magnetar.wire.kafka.messages import ApiKey
 from magnetar.wire.kafka.primitives import MAX_ELEMENTS, MAX_REQUEST_ELEMENTS
+
+if TYPE_CHECKING:
+    from magnetar.kafka.login import Login
+    from magnetar.kafka.tenancy import Home
 
 PRODUCE, FETCH, API_VERSIONS = ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.API_VERSIONS
 SASL = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
@@ -331,6 +333,8 @@ class KafkaConnection:
         apart: bool = False,
     ) -> None:
         if self._access is not None:
+            from magnetar.kafka.authorization import guarded  # loaded with the login
+
             handler = guarded(route, handler, self._access, request)
         if (home := self._home) is not None:
             answer.translate = lambda response: home.outward(route.names, response)

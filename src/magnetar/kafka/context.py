@@ -9,10 +9,10 @@ from magnetar.broker.auth import Access, Right, may
 from magnetar.broker.listeners import Listener
 from magnetar.broker.memory import Account
 from magnetar.broker.names import TopicName
-from magnetar.kafka.login import Login
 from magnetar.kafka.services import KafkaServices
 
 if TYPE_CHECKING:
+    from magnetar.kafka.login import Login
     from magnetar.kafka.quotas.meters import Who
 
 ANONYMOUS = "ANONYMOUS"

@@ -34,7 +34,6 @@ from magnetar.kafka.sasl import SERVED
 from magnetar.kafka.server import KafkaServer
 from magnetar.kafka.services import KafkaServices
 from magnetar.kafka.settings import KafkaSettings
-from magnetar.kafka.tenancy import Tenancy
 from magnetar.kafka.wakeups import Wakeups
 from magnetar.ledger.port import wall_clock_ms
 from magnetar.schema_registry.settings import SchemaRegistrySettings
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from magnetar.broker.figures import FigureTable
     from magnetar.broker.transactions import Coordinator
     from magnetar.kafka.figures import KafkaFigures
+    from magnetar.kafka.tenancy import Tenancy
 
 
 def monotonic_ms() -> int:
@@ -121,6 +121,8 @@ class KafkaProtocolHandler(ProtocolHandler):
 
         tenancy: Tenancy | None = None
         if self._settings.names.kafka_enable_multi_tenant_metadata:
+            from magnetar.kafka.tenancy import Tenancy
+
             self.services.by_tenant = True
             tenancy = Tenancy(self.services, rooms)
 

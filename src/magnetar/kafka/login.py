@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from magnetar.broker.auth import Access, AuthenticationFailed, Principal, Right, Tenant, may
 from magnetar.broker.auth.authorization import OtherBroker
+from magnetar.broker.auth.errors import AuthenticationRequired
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import InvalidTopic
 from magnetar.broker.listeners import Listener
@@ -29,10 +30,6 @@ from magnetar.wire.kafka.mechanisms import BETWEEN_BROKERS
 
 _API_VERSIONS, _SASL_HANDSHAKE, _SASL_AUTHENTICATE = 18, 17, 36
 _log = logging.getLogger("magnetar.kafka")
-
-
-class AuthenticationRequired(Exception):
-    """The client asks for something before it has said who it is, or after its proof has ended."""
 
 
 class Answered(NamedTuple):

@@ -9,7 +9,8 @@ import socket
 from collections.abc import Iterable, Sequence
 from enum import Enum, auto
 from functools import partial
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.listeners import Listener
 from magnetar.broker.memory import MIN_BYTES, Account
@@ -17,17 +18,19 @@ from magnetar.broker.settings import Settings
 from magnetar.broker.slices import PacedTurns
 from magnetar.broker.writing import write_parts
 from magnetar.kafka.connection import KafkaConnection
-from magnetar.kafka.login import login_for
 from magnetar.kafka.pace import paced
 from magnetar.kafka.reading import Reading, ReadingState
 from magnetar.kafka.services import KafkaServices
 from magnetar.kafka.settings import KafkaSettings
-from magnetar.kafka.tenancy import Tenancy
 from magnetar.records.compression import Buffer
 from magnetar.wire.kafka.frames import KafkaFrameReader, scratch_buffer
 
+if TYPE_CHECKING:
+    from magnetar.kafka.tenancy import Tenancy
+
 _WRITE_HIGH_BYTES = 64 << 10
 """Of answers that the system has not taken; beyond, nothing more of the client is taken up."""
+_OF_WHOM_IT_KNOWS = ("magnetar.kafka.login", "magnetar.kafka.authorization")
 _LOOK_EVERY_S = 1.0
 _STUCK_S = 30.0
 """How long a client may leave others without room by not sending the rest of a frame, or not taking its answers."""
@@ -58,6 +61,9 @@ class KafkaServer:
 
     def start(self) -> None:
         """Begin to look for connections that nobody uses, or that hold up others."""
+        if self.services.broker.security.authentication.enabled:
+            for each in _OF_WHOM_IT_KNOWS:
+                import_module(each)  # now, and not while others wait
         self.services.broker.background.repeat(
             "looking after Kafka's connections", lambda: _LOOK_EVERY_S, self._look_around
         )
@@ -140,7 +146,11 @@ class KafkaSocket(asyncio.BufferedProtocol):
         tls = transport.get_extra_info("ssl_object")
         certificate = tls.getpeercert() if tls else None
         services = server.services
-        login = login_for(services.broker, self._listener, certificate, server.tenancy, host)
+        login = None
+        if certificate or self._listener.sasl or services.broker.security.authentication.enabled:
+            from magnetar.kafka.login import login_for  # most brokers ask nobody
+
+            login = login_for(services.broker, self._listener, certificate, server.tenancy, host)
         is_known = login is None or login.is_done
         if not is_known:
             self._frames.allow(settings.of(KafkaSettings).sasl_server_max_receive_size)

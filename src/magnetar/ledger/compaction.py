@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 
-from magnetar.ledger.compaction_passes import Copies, Job, Worker
+from magnetar.ledger.compaction_job import Copies, Job, Worker
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.port import LedgerSummary, LedgerWriter, Position, StoredEntry
 

@@ -7,23 +7,17 @@ Pure functions of entries in, entries out, with the map of keys between them; in
 
 from __future__ import annotations
 
-import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
+from magnetar.ledger.compaction_job import Copies, Job
 from magnetar.ledger.errors import LedgerCorrupt
-from magnetar.ledger.port import CompactionRules, NewEntry, StoredEntry
+from magnetar.ledger.port import NewEntry, StoredEntry
 from magnetar.records import compaction
 from magnetar.records.compaction import (
-    Copied,
     Keeping,
     KeyMap,
-    behind_broker_head,
     bits_of,
-    copied_from,
-    copied_head,
     count_of,
     kept_rows,
     open_entry,
@@ -31,54 +25,9 @@ from magnetar.records.compaction import (
     there_were,
 )
 from magnetar.records.compression import Buffer
+from magnetar.records.copied import Copied, behind_broker_head, copied_from, copied_head
 from magnetar.records.entry import index_of, latest_timestamp
 from magnetar.records.errors import EntryCorrupt, RecordsError
-
-T = TypeVar("T")
-InThread = Callable[[Callable[[], T]], asyncio.Future[T]]
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What one run compacts. ``messages`` is how many there are at most; copies before ``first_offset`` are let go."""
-
-    rules: CompactionRules
-    messages: int
-    first_offset: int
-    now_ms: int
-
-
-@dataclass(slots=True)
-class Copies:
-    """What the second pass makes of some entries."""
-
-    entries: list[NewEntry] = field(default_factory=list)
-    origins: list[int] = field(default_factory=list)
-    """The ledger that each of them came from."""
-    removed: int = 0
-    """Messages that were left out."""
-    complaints: list[str] = field(default_factory=list)
-    """What is kept as it is because it could not be read."""
-
-
-class Worker(ABC):
-    """Does the passes of one run after the other; see `Passes`."""
-
-    @abstractmethod
-    async def begin(self, job: Job) -> None:
-        """Begin a run, with an empty map of keys."""
-
-    @abstractmethod
-    async def note(self, entries: Sequence[StoredEntry]) -> int:
-        """Do as `Passes.note`."""
-
-    @abstractmethod
-    async def copy(self, entries: Sequence[StoredEntry], *, are_copies: bool) -> Copies:
-        """Do as `Passes.copy`."""
-
-    @abstractmethod
-    async def end(self) -> None:
-        """Let go of the run's map; harmless where none was begun."""
 
 
 class Passes:

@@ -19,7 +19,8 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
-from magnetar.ledger.compaction_passes import Copies, InThread, Job, Passes, Worker, machine_code
+from magnetar.ledger.compaction_job import Copies, InThread, Job, Worker
+from magnetar.ledger.compaction_passes import Passes, machine_code
 from magnetar.ledger.errors import LedgerCorrupt, LedgerError
 from magnetar.ledger.port import NewEntry, StoredEntry
 

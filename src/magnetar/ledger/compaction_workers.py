@@ -11,14 +11,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from magnetar.ledger.compaction_passes import Copies, InThread, Job, Passes, Worker
+from magnetar.ledger.compaction_job import Copies, InThread, Job, Worker
 from magnetar.ledger.port import StoredEntry
 
 if TYPE_CHECKING:
+    from magnetar.ledger.compaction_passes import Passes
     from magnetar.ledger.compaction_process import ProcessWorker
 
 LARGE_BYTES = 1 << 20
 """To compact so much takes plain Python about as long as to start a process that has machine code."""
+
+
+def _begun(job: Job, machine: Any) -> Passes:
+    from magnetar.ledger.compaction_passes import Passes  # most brokers have nothing to compact
+
+    return Passes(job, machine)
 
 
 class ThreadWorker(Worker):
@@ -30,7 +37,7 @@ class ThreadWorker(Worker):
         self._passes: Passes | None = None
 
     async def begin(self, job: Job) -> None:
-        self._passes = Passes(job, self.machine)
+        self._passes = await self._in_thread(lambda: _begun(job, self.machine))
 
     async def note(self, entries: Sequence[StoredEntry]) -> int:
         passes = self._passes

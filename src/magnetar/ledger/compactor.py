@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 
 from magnetar.ledger.compaction import CompactedDraft, EntrySource, run
-from magnetar.ledger.compaction_passes import Job
+from magnetar.ledger.compaction_job import Job
 from magnetar.ledger.compaction_workers import CompactionWorkers
 from magnetar.ledger.leases import Leases
 from magnetar.ledger.port import (

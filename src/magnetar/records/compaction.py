@@ -23,11 +23,11 @@ from typing import Any, NamedTuple
 
 from magnetar.records.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, batches, read_header, seal
 from magnetar.records.compression import Buffer, compress, decompress
-from magnetar.records.entry import Entry, broker_entry_head, decode_entry
-from magnetar.records.errors import EntryCorrupt
+from magnetar.records.copied import behind_broker_head
+from magnetar.records.entry import Entry, decode_entry
 from magnetar.records.mapping import decode_record, partition_key_of
 from magnetar.records.pulsar_compression import compress_payload, decompress_payload
-from magnetar.records.pulsar_metadata import MAX_MESSAGES, MessageMetadata, SingleMessageMetadata, fields
+from magnetar.records.pulsar_metadata import MAX_MESSAGES, MessageMetadata, SingleMessageMetadata
 from magnetar.records.pulsar_plain import (
     COMPACTED_OUT,
     framed_message,
@@ -42,8 +42,7 @@ NULL, GONE = -1, -2
 _NO_KEY = 1  # the varint of a size of -1
 SLOT_BYTES = 24
 """What the map takes for one key: 16 bytes of hash, 8 of offset, as Kafka's does."""
-_BROKER_SIZE = struct.Struct(">I")
-_LEDGER_FIELD, _ENTRY_FIELD, _SINCE_FIELD, _THERE_FIELD = 100, 101, 102, 103
+_PAYLOAD_SIZE = struct.Struct(">I")
 
 
 class EntryBatch(NamedTuple):
@@ -64,53 +63,6 @@ class OpenedEntry(NamedTuple):
 
     entry: Entry
     parts: tuple[EntryBatch, ...]
-
-
-class Copied(NamedTuple):
-    """Whence an entry of a compacted ledger came, and when it first was copied (ms)."""
-
-    ledger_id: int
-    entry_id: int
-    since_ms: int
-    there: bytes = b""
-    """Where messages were left out: a bit for each that is there, the first one's the lowest of the first byte."""
-
-
-# --- the head of a copied entry ----------------------------------------------------------------------------------
-
-
-def copied_head(broker_timestamp: int, index: int, copied: Copied) -> bytes:
-    """Return the broker's entry metadata of a copy: Pulsar's two fields, and 100 to 103 for what `Copied` says."""
-    head = broker_entry_head(broker_timestamp, index)
-    numbers = (
-        (_LEDGER_FIELD, copied.ledger_id),
-        (_ENTRY_FIELD, copied.entry_id),
-        (_SINCE_FIELD, copied.since_ms),
-    )
-    body = head[6:] + b"".join(encode_unsigned(n << 3) + encode_unsigned(value) for n, value in numbers)
-    if copied.there:
-        body += encode_unsigned(_THERE_FIELD << 3 | 2) + encode_unsigned(len(copied.there)) + copied.there
-    return head[:2] + _BROKER_SIZE.pack(len(body)) + body
-
-
-def copied_from(data: Buffer) -> Copied:
-    """Return whence a copy came; raise ``EntryCorrupt`` if it does not say."""
-    size = _BROKER_SIZE.unpack_from(data, 2)[0]
-    numbers, there = {}, b""
-    for field, value in fields(data, 6, 6 + size):
-        if isinstance(value, int):
-            numbers[field] = value
-        elif field == _THERE_FIELD:
-            there = bytes(value)
-    try:
-        return Copied(numbers[_LEDGER_FIELD], numbers[_ENTRY_FIELD], numbers[_SINCE_FIELD], there)
-    except KeyError:
-        raise EntryCorrupt("an entry of a compacted ledger that does not say whence it came") from None
-
-
-def behind_broker_head(data: memoryview) -> memoryview:
-    """Return what follows the broker's entry metadata."""
-    return data[6 + int(_BROKER_SIZE.unpack_from(data, 2)[0]) :]
 
 
 # --- opening ----------------------------------------------------------------------------------------------------
@@ -178,7 +130,7 @@ def _open_pulsar(entry: Entry, machine: Any) -> EntryBatch | None:
 def _plain_singles(body: bytes, messages: int, entry: Entry, machine: Any) -> EntryBatch:
     rows, keys, at, behind = [], [], 0, len(body)
     for number, single, payload in singles(body, messages):
-        end = at + 4 + int(_BROKER_SIZE.unpack_from(body, at)[0]) + single.payload_size
+        end = at + 4 + int(_PAYLOAD_SIZE.unpack_from(body, at)[0]) + single.payload_size
         key = _key_of(single)
         size = GONE if single.compacted_out else NULL if single.null_value else len(payload)
         rows.append((at, end, number, behind, NULL if key is None else len(key), size, 0))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from magnetar.ledger.errors import LedgerNotFound
 from magnetar.ledger.port import LedgerSummary, NewEntry, Position, StoredEntry
-from magnetar.records.compaction import copied_from
+from magnetar.records.copied import copied_from
 from magnetar.records.entry import decode_entry, latest_timestamp
 from tests.engines.late.store import LateStore, Listed
 

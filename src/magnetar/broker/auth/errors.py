@@ -27,3 +27,7 @@ class UserNotFound(BrokerError):
 
 class UnacceptableCredential(BrokerError):
     """A user's name, salt or number of iterations cannot be."""
+
+
+class AuthenticationRequired(Exception):
+    """The client asks for something before it has said who it is, or after its proof has ended."""

@@ -17,6 +17,7 @@ from magnetar.broker.open_logs import Reason
 from magnetar.broker.producer_snapshot import Kept
 from magnetar.broker.producers import EndTransactionMarker, ProducerStates
 from magnetar.broker.topic import Topic
+from magnetar.kafka.apart import load_apart
 from magnetar.kafka.partitions.chunked import ChunkedMessages
 from magnetar.kafka.partitions.conversions import BatchConversions, FrameOf, as_stored
 from magnetar.kafka.partitions.formats import (
@@ -48,7 +49,6 @@ from magnetar.records.batch import (
     with_log_append_time,
 )
 from magnetar.records.check import TakesLong
-from magnetar.records.compaction import keyless_records
 from magnetar.records.compression import Buffer, Codec
 from magnetar.records.control import marker_batch, read_marker
 from magnetar.records.entry import kafka_message_head
@@ -499,6 +499,9 @@ class Partition:
             raise InvalidTimestamp(found)
 
     async def _check_keys(self, batch: CheckedBatch) -> None:
+        await load_apart("magnetar.records.compaction")  # few topics are compacted
+        from magnetar.records.compaction import keyless_records
+
         keyless = await _looked_at(batch.header, keyless_records, batch.data)
         if keyless:
             raise KeylessRecords(f"{self.topic.kafka_name}-{self.index}", keyless)

@@ -46,8 +46,8 @@ from magnetar.ledger.port import (
     TakenBack,
 )
 from magnetar.records.batch import UNKNOWN_TIME
-from magnetar.records.compaction import copied_from
 from magnetar.records.compression import Buffer
+from magnetar.records.copied import copied_from
 from magnetar.records.entry import decode_entry, latest_timestamp
 
 _log = logging.getLogger("magnetar.ledger")

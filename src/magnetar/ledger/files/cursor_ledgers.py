@@ -20,7 +20,7 @@ from magnetar.ledger.files.shared import EngineParts
 from magnetar.ledger.files.streams import LedgerFileWriter
 from magnetar.ledger.files.walk import walk
 from magnetar.ledger.port import NewEntry
-from magnetar.records.compaction import behind_broker_head
+from magnetar.records.copied import behind_broker_head
 from magnetar.records.entry import broker_entry_head
 
 _ENTRY_BYTES = 1 << 20

@@ -15,7 +15,7 @@ from magnetar.ledger.files.shared import EngineParts
 from magnetar.ledger.files.state import LogState
 from magnetar.ledger.info import ManagedLedgerInfo
 from magnetar.ledger.port import Compacted, LedgerSummary, Position, StoredEntry
-from magnetar.records.compaction import copied_from
+from magnetar.records.copied import copied_from
 from magnetar.records.entry import decode_entry, latest_timestamp
 
 TRIMMED = "compacted_from"

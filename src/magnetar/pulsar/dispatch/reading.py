@@ -17,7 +17,7 @@ from magnetar.ledger.port import ManagedLedger, Position, StoredEntry
 from magnetar.pulsar.dispatch.acknowledgements import Acknowledgements
 from magnetar.pulsar.dispatch.deliveries import Deliveries, Delivery
 from magnetar.pulsar.rate_limits import RateLimit
-from magnetar.records.compaction import copied_from
+from magnetar.records.copied import copied_from
 
 READ_BYTES = 512 << 10
 

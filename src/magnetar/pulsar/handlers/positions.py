@@ -16,7 +16,7 @@ from magnetar.pulsar.handlers.consume import consumer_of, place_of
 from magnetar.pulsar.non_persistent import NonPersistentTopic
 from magnetar.pulsar.route import success
 from magnetar.pulsar.topic import PulsarTopic
-from magnetar.records.compaction import copied_from
+from magnetar.records.copied import copied_from
 from magnetar.records.entry import decode_entry
 from magnetar.wire.pulsar.pulsar_pb2 import (
     BaseCommand,
