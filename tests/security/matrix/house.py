@@ -291,3 +291,4 @@ class House:
             await handler.close()
         await self.broker.compactions.close()
         await self._engine.close()
+        await self.broker.metadata.close()
