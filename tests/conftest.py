@@ -31,13 +31,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Have workers begin with the modules that take longest, lest one of them be busy when all others are done."""
+    """Have workers begin with the modules that take longest, lest one of them be busy when all others are done.
+
+    Where nobody watches, what kills processes and waits for other people's clients may fail once: decision 158.
+    """
+    if os.environ.get("CI"):
+        for item in items:
+            if item.get_closest_marker("slow") or item.get_closest_marker("spark"):
+                item.add_marker(pytest.mark.flaky(reruns=1))
     if not hasattr(config, "workerinput"):
         return
     rank: dict[Path, int] = {}
     for item in items:
         rank[item.path] = min(rank.get(item.path, 3), _rank({mark.name for mark in item.iter_markers()}))
     items.sort(key=lambda item: rank[item.path])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show what failed before it passed as one sees any other failure."""
+    for report in terminalreporter.stats.get("rerun", []):
+        terminalreporter.write_sep("_", f"at first: {report.nodeid}")
+        terminalreporter.write_line(report.longreprtext)
+        for title, content in report.sections:
+            terminalreporter.write_sep("-", title)
+            terminalreporter.write_line(content)
 
 
 def _rank(marks: set[str]) -> int:
