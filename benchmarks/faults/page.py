@@ -1,0 +1,140 @@
+"""The page that tells what faults came to: docs/faults.md, made from results.json beside this file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.faults.faults import FAULTS
+
+RESULTS = Path(__file__).with_name("results.json")
+_TEMPLATE = Path(__file__).with_name("page.md")
+PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
+KILLED_S, PLANNED_S = 3.0, 0.3
+"""The bars of a kill -9 of a broker, and of a planned hand-over."""
+COPIED = "copied in transactions"
+
+
+def text(kept: dict[str, Any]) -> str:
+    """Return the page for a kept outcome."""
+    return _TEMPLATE.read_text().format(
+        minutes=round(kept["seconds"] / 60),
+        seed=kept["seed"],
+        day=kept["day"],
+        commit=kept["commit"],
+        session=kept["session_ms"] / 1000,
+        came_out=_came_out(kept),
+        table=_table(kept["faults"]),
+        bars=_bars(kept["faults"]),
+        told=_told(kept),
+    )
+
+
+def _came_out(kept: dict[str, Any]) -> str:
+    records, count = kept["records"], len(kept["violations"])
+    money, messages = records["transactions"], records["of Pulsar's producers"]
+    violations = "\n".join(f"- {each}" for each in kept["violations"][:20])
+    return (
+        f"## What came out\n\nIn {kept['seconds'] / 60:.0f} minutes and {len(kept['faults'])} faults: "
+        f"{records['idempotent']:,} records of the idempotent producer, "
+        f"{sum(money.values()):,} transactions of {records['of each transaction']} records "
+        f"({money['committed']:,} committed, {money['aborted']:,} aborted, "
+        f"{money['either']:,} whose producer was not told), "
+        f"{records['copied exactly once']:,} records copied, {messages:,} messages of Pulsar's "
+        f"producers. **{count or 'None'}** lost, doubled, out of order, aborted and yet read, or not "
+        f"acknowledged in the end.\n\n{violations}{chr(10) * 2 if violations else ''}"
+    )
+
+
+def _kafka(name: str) -> bool:
+    return name.startswith(("numbers", "transactions"))
+
+
+def _pulsar(name: str) -> bool:
+    return name.startswith("sequence")
+
+
+def _worst(fault: dict[str, Any], key: str, wanted: Callable[[str], bool]) -> float:
+    return max(seconds for name, seconds in fault[key].items() if wanted(name))
+
+
+_COLUMNS: tuple[tuple[str, Callable[[str], bool]], ...] = (
+    ("produced_again_s", _kafka),
+    ("produced_again_s", _pulsar),
+    ("consumed_again_s", _kafka),
+    ("consumed_again_s", _pulsar),
+)
+
+
+def _both(seconds: Iterable[float]) -> str:
+    each = list(seconds)
+    return f"{median(each):.2f} / {max(each):.2f}"
+
+
+def _table(faults: list[dict[str, Any]]) -> str:
+    rows = [
+        "## What each cost\n\nSeconds of the longest silence of the worst of all streams, from before the fault until "
+        "after it: median / longest. A transaction comes each 0.2 s, other records each 0.05 s.\n\n"
+        "| fault | times | Kafka produces again "
+        "| Pulsar produces again | Kafka's group reads again | Pulsar reads again |\n"
+        "|---|---:|---:|---:|---:|---:|\n"
+    ]
+    for kind in FAULTS:
+        if done := [each for each in faults if each["fault"] == kind.name]:
+            columns = (_both(_worst(each, key, wanted) for each in done) for key, wanted in _COLUMNS)
+            rows.append(f"| {kind.name} | {len(done)} | {' | '.join(columns)} |\n")
+    return "".join(rows) + "\n"
+
+
+def _bars(faults: list[dict[str, Any]]) -> str:
+    kills = [each for each in faults if each["fault"].startswith("kill -9 of a broker,")]
+    planned = [
+        each for each in faults if each["fault"].startswith(("a bundle is unloaded", "a bundle is moved"))
+    ]
+    rows = [
+        "## The bars\n\nEach stream of the worst of whom records are sent each 0.05 s.\n\n"
+        "| | bar, s | Kafka, median / longest | Pulsar, median / longest |\n|---|---:|---:|---:|\n"
+    ]
+    for what, bar, some in (
+        ("from a kill -9 of a broker to the first produce", KILLED_S, kills),
+        ("planned hand-over of a bundle", PLANNED_S, planned),
+    ):
+        columns = []
+        for prefix in ("numbers", "sequence"):
+            found = [
+                _worst(each, "produced_again_s", lambda name, p=prefix: name.startswith(p)) for each in some
+            ]
+            if found:
+                missed = sum(each >= bar for each in found)
+                columns.append(_both(found) + (f", **{missed} of {len(found)} above**" if missed else ""))
+        rows.append(f"| {what} | {bar:g} | {' | '.join(columns)} |\n")
+    return "".join(rows)
+
+
+def _told(kept: dict[str, Any]) -> str:
+    if not kept["told"]:
+        return ""
+    rows = [
+        "## What clients were told\n\nBy their libraries, beyond what those mend by themselves; in all of the run.\n\n"
+        "| client | what | times |\n|---|---|---:|\n"
+    ]
+    for told, count in kept["told"].items():
+        who, _, what = told.partition(": ")
+        rows.append(f"| {who} | {what.replace('|', ' ')} | {count} |\n")
+    copied = [
+        each["consumed_again_s"][COPIED] for each in kept["faults"] if COPIED in each["consumed_again_s"]
+    ]
+    tail = (
+        f"\nThe copier is one client, and stood still for {_both(copied)} s around a fault (median / longest): "
+        "librdkafka may wait for good for a group's coordinator that has gone (its issues 5456 and 5511); "
+        "whoever supervises it begins another after 15 s.\n"
+    )
+    return "".join(rows) + (tail if copied else "") + "\n"
+
+
+def write() -> None:
+    """Write the page anew."""
+    PAGE.write_text(text(json.loads(RESULTS.read_text())))
