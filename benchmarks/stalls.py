@@ -162,6 +162,23 @@ def compact(target: Target, _: Any) -> str:
             return "" if told["status"] == "SUCCESS" else str(told)
 
 
+def many(target: Target) -> None:
+    """Prepare 10,000 topics with a record in each."""
+    names = [f"prey{number}" for number in range(10_000)]
+    with target.kafka() as client:
+        for at in range(0, len(names), 1000):
+            client.create_topics(names[at : at + 1000], 1)
+        for name in names:
+            client.produce(name, [0], b"x" * 100)
+    time.sleep(2)
+
+
+def scrape(target: Target, _: Any) -> str:
+    status, body = asked(target.http_port, "GET", "/metrics")
+    found = body.count(b'\nkafka_log_log_logendoffset{topic="prey')
+    return "" if status == 200 and found >= 10_000 else f"status {status}, {found} topics"
+
+
 def _said(*codes: int) -> str:
     return " ".join(f"error {code}" for code in codes if code)
 
@@ -173,6 +190,7 @@ STALLS = (
     Attack("10,000 partitions are described", large, describe),
     Attack("100,000 offsets are committed", ten_large, commit),
     Attack("300 cursors are saved", subscribed, acknowledge),
+    Attack("/metrics is asked of 10,000 topics", many, scrape),
     Attack("a first compaction runs", keyed, compact),
 )
 
