@@ -154,6 +154,48 @@ async def test_a_log_is_closed_when_nobody_holds_it_and_not_before() -> None:
         assert not me.reasons
 
 
+async def closed_meanwhile(house: Both) -> None:
+    """Have all duties close what nobody holds, one right after the other."""
+    for _ in range(2):
+        await house.broker.open_logs.close_unheld()
+
+
+async def test_a_log_is_open_when_whoever_asked_for_it_goes_on() -> None:
+    async with both() as house:
+        topic = await house.broker.create_topic("t", 1)
+        logs, me = house.broker.open_logs, Told()
+
+        async def hold() -> OpenLog:
+            held = await logs.open(topic, 0)
+            held.hold(me)
+            return held
+
+        holding = asyncio.ensure_future(hold())
+        while not logs.all():  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        await closed_meanwhile(house)
+        held = await holding
+        await closed_meanwhile(house)
+        assert (logs.all(), held.closed, me.reasons) == ([held], None, [])
+
+
+async def test_a_log_is_kept_open_for_pulsars_topic_while_its_cursors_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with both() as house:
+        topic = await house.broker.create_topic("t", 1)
+        held = await house.broker.open_logs.open(topic, 0)
+        cursors = type(held.log).cursors
+
+        async def slow(log: Any) -> Any:
+            await closed_meanwhile(house)
+            return await cursors(log)
+
+        monkeypatch.setattr(type(held.log), "cursors", slow)
+        made = await house.pulsar_services.topics.open(topic, 0)
+        assert (made.log, held.closed) == (held.log, None)
+
+
 async def sealed(broker: Broker, **configs: str) -> OpenLog:
     """A log of two sealed ledgers and an open one, that nobody holds."""
     topic = await broker.create_topic("t", 1, {key.replace("_", "."): text for key, text in configs.items()})

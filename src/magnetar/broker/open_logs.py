@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
 from magnetar.broker import leader_epochs, producer_log
@@ -41,6 +41,17 @@ class Holder(Protocol):
     def log_closed(self, reason: Reason) -> None:
         """The log closes in this turn of the loop, or has closed, and is held no more."""
         ...
+
+
+class _Unused(LedgerClosed):
+    """Nobody held a log, and so it was closed."""
+
+
+class _Maker:
+    """Makes who is to hold a log."""
+
+    def log_closed(self, reason: Reason) -> None:
+        """Who is made learns of it when it is to hold the log."""
 
 
 class OpenLog:
@@ -137,6 +148,21 @@ class OpenLog:
         """Whether anybody holds it."""
         return bool(self._holders)
 
+    @property
+    def is_unused(self) -> bool:
+        """Whether it was closed for nothing but that nobody held it."""
+        return isinstance(self.closed, _Unused)
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Hold the log for as long as it takes to make who is to hold it."""
+        holder = _Maker()
+        self.hold(holder)
+        try:
+            yield
+        finally:
+            self.leave(holder)
+
     def tell_closed(self, reason: Reason) -> None:
         """Tell whoever holds it, once, that it is closed, or will be when this turn of the loop is over."""
         if self.closed is not None:
@@ -204,7 +230,12 @@ class OpenLogs:
             found.asked = True
             return found
         self.check(topic, index)
-        return await self._opening.do(key, lambda: self._load(topic, index))
+        while True:
+            made = await self._opening.do(key, lambda: self._load(topic, index))
+            if not made.is_unused:
+                made.asked = True
+                return made
+            # Duties have closed it in the turns of the loop that it took to come here; whoever is told goes on at once.
 
     def check(self, topic: Topic, index: int) -> None:
         """Raise why a partition cannot be opened here, as far as that is known without waiting; see `open`."""
@@ -275,7 +306,7 @@ class OpenLogs:
         still = [each for each in some if not (each.is_held or each.asked or each.closed)]
         for each in still:
             # Not found from here on: whoever asks meanwhile has to wait for the engine, not be given a closed log.
-            each.tell_closed(LedgerClosed(f"managed ledger {each.log.name} was closed: nobody used it"))
+            each.tell_closed(_Unused(f"managed ledger {each.log.name} was closed: nobody used it"))
         await self._engine.let_go([each.log for each in still])
 
     async def look_at(self, partitions: Iterable[tuple[Topic, int]]) -> None:

@@ -186,25 +186,26 @@ class PulsarTopics:
     async def _load(self, topic: Topic, index: int) -> PulsarTopic:
         broker = self._broker
         held = await broker.open_logs.open(topic, index)
-        cursors = await held.log.cursors()
-        made = PulsarTopic(
-            topic,
-            index,
-            held.log,
-            cursors,
-            broker.store,
-            self._conversions,
-            self._limits,
-            self._clock,
-            policies=self.policies.limits(topic),
-            deduplicates=self.policies.deduplicates(topic),
-            figures=held.figures,
-            within_batches=broker.settings.of(PulsarSettings).acknowledgment_at_batch_index_level_enabled,
-            turns=self.turns,
-            takes_transactions=broker.settings.of(PulsarSettings).transaction_coordinator_enabled,
-        )
-        made.on_closed = self._closed
-        held.hold(made)
+        with held.kept():
+            cursors = await held.log.cursors()
+            made = PulsarTopic(
+                topic,
+                index,
+                held.log,
+                cursors,
+                broker.store,
+                self._conversions,
+                self._limits,
+                self._clock,
+                policies=self.policies.limits(topic),
+                deduplicates=self.policies.deduplicates(topic),
+                figures=held.figures,
+                within_batches=broker.settings.of(PulsarSettings).acknowledgment_at_batch_index_level_enabled,
+                turns=self.turns,
+                takes_transactions=broker.settings.of(PulsarSettings).transaction_coordinator_enabled,
+            )
+            made.on_closed = self._closed
+            held.hold(made)
         made.is_groups = lambda name: self.is_groups(made, name)
         made.find_books = lambda name: self.find_books(made, name)
         try:
