@@ -79,7 +79,7 @@ class MemoryBudget:
 class Account:
     """What one connection makes the broker keep."""
 
-    __slots__ = ("_budget", "_closed", "_part", "held_bytes", "resume")
+    __slots__ = ("_budget", "_closed", "_part", "held_bytes", "is_orphan", "resume")
 
     def __init__(self, budget: MemoryBudget, part: _Part, resume: Callable[[], None]) -> None:
         self._budget = budget
@@ -87,6 +87,8 @@ class Account:
         self._closed = False
         self.resume = resume
         self.held_bytes = 0
+        self.is_orphan = False
+        """Whether its connection has ended: what would be kept until then is not to be kept any more."""
 
     @property
     def budget(self) -> MemoryBudget:
@@ -126,7 +128,7 @@ class Account:
         """Give everything back, and wait for nothing any more. May be called again."""
         if self._closed:
             return
-        self._closed = True
+        self._closed = self.is_orphan = True
         held, self.held_bytes = self.held_bytes, 0
         self._budget.held_bytes -= held
         self._part.leave(self, held)

@@ -171,6 +171,8 @@ class KafkaConnection:
             self._let_go(answer)
             if answer.header.api_key == FETCH:
                 answer.stop()
+        # Requests that were begun may still come to where they begin a session.
+        self._account.is_orphan = True
         self._services.fetch_sessions.forget(self._account)
         self._services.shares.forget(self._account)
         self._count()

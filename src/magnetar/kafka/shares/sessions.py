@@ -88,6 +88,9 @@ class ShareSessions:
 
     def begin(self, key: SessionKey, owner: Account | None) -> ShareSession:
         """Return a new session, in place of the member's last one."""
+        if owner is not None and owner.is_orphan:
+            # Nobody hears it, nor would the session ever end.
+            raise CoordinatorRefused(ErrorCode.SHARE_SESSION_NOT_FOUND)
         old = self._sessions.get(key)
         if old is not None:
             self.end(old)

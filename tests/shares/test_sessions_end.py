@@ -1,0 +1,50 @@
+"""A share session is its connection's, and ends with it, whenever it began."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import urlsafe_b64encode
+from pathlib import Path
+
+import pytest
+
+from magnetar.wire.kafka.messages.share_fetch_request import FetchPartition, FetchTopic, ShareFetchRequest
+from tests.hostile.client import frame, request_bytes
+from tests.hostile.test_fuzz import Peer, broker, kafka
+
+VERSION = 1
+CONNECTIONS = 200
+
+
+def asking(number: int) -> bytes:
+    topics = [FetchTopic(topic_id=b"t" * 16, partitions=[FetchPartition(partition_index=0)])]
+    member = urlsafe_b64encode(b"%016d" % number)[:22].decode()
+    request = ShareFetchRequest(group_id="g", member_id=member, max_wait_ms=9, max_bytes=9, topics=topics)
+    return frame(request_bytes(request, VERSION))
+
+
+@pytest.mark.parametrize("ends", ["closed", "let go of"])
+async def test_one_that_begins_when_its_connection_has_ended_is_not_kept(tmp_path: Path, ends: str) -> None:
+    async with broker(tmp_path / "data") as service:
+        shares = await kafka(service).services.shares.get()
+        stays = Peer(kafka(service), service)
+        stays.say(asking(CONNECTIONS))
+        for number in range(CONNECTIONS):
+            peer = Peer(kafka(service), service)
+            peer.say(asking(number))
+            for _ in range(number % 5):
+                await asyncio.sleep(0)
+            if ends == "closed":
+                peer.conversation.close()
+            else:
+                peer.conversation.hang_up()
+                await asyncio.sleep(0)
+                peer.conversation.close()
+        while not stays.answers:  # noqa: ASYNC110 - an answer tells nobody
+            await asyncio.sleep(0.01)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert len(shares.sessions) == 1
+        stays.conversation.close()
+        assert len(shares.sessions) == 0
+        assert service.broker.memory.held_bytes == 0
