@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import subprocess
+import threading
 import time
 from collections.abc import Sequence as Kinds
 from datetime import date
@@ -110,13 +111,15 @@ class Run:
         self._copies = 0
         for each in (*self._producers, *self._readers, *self._copiers):
             each.start()
+        self._is_over = threading.Event()
+        self._watch = threading.Thread(target=self._look_after_copiers, daemon=True)
+        self._watch.start()
 
     def _wait_for_all(self, what: str) -> None:
         """Wait until each stream has gone on."""
         before = [each.count for each in self._book.pulses]
         end = time.monotonic() + PATIENCE_S
         while True:
-            self._look_after_copiers()
             still = [
                 each.name
                 for each, count in zip(self._book.pulses, before, strict=True)
@@ -130,18 +133,19 @@ class Run:
             time.sleep(0.05)
 
     def _look_after_copiers(self) -> None:
-        if (copies := sum(each.committed + each.aborted for each in self._copiers)) != self._copies:
-            self._copies = copies
-            self._copying.beat()
-        for number, each in enumerate(self._copiers):
-            if each.errors:
-                self._book.tell("copier", each.errors.pop(0))
-            if each.died is not None:
-                self._book.violate(f"the copier died: {each.died!r}")
-                each.died = None
-            if each.hangs():  # librdkafka's issues 5456 and 5511
-                self._book.tell("copier", "hung")
-                self._copiers[number] = each.successor()
+        """Replace who hangs, as whoever supervises a process would, until all is over."""
+        while not self._is_over.wait(0.05):
+            if (copies := sum(each.committed + each.aborted for each in self._copiers)) != self._copies:
+                self._copies = copies
+                self._copying.beat()
+            for number, each in enumerate(self._copiers):
+                if each.errors:
+                    self._book.tell("copier", each.errors.pop(0))
+                if each.died is not None:
+                    self._book.violate(f"the copier died: {each.died!r}")
+                    each.died = None
+                if each.hangs():  # librdkafka's issues 5456 and 5511
+                    self._copiers[number] = each.successor()
 
     def _hurt(self, fault: Fault, dice: random.Random, began: float) -> None:
         book = self._book
@@ -155,10 +159,7 @@ class Run:
             whom = f"refused: {error}"
         acted = time.monotonic() - began - at
         self._wait_for_all(f"{fault.name} ({whom})")
-        calm = time.monotonic() + CALM_S
-        while time.monotonic() < calm:
-            self._look_after_copiers()
-            time.sleep(0.2)
+        time.sleep(CALM_S)
         done = {
             "fault": fault.name,
             "whom": whom,
@@ -185,11 +186,12 @@ class Run:
                 self._book.violate(f"{each.name} does not end: what it sent is not acknowledged")
         end = time.monotonic() + PATIENCE_S
         while (lacking := self._lacking()) and time.monotonic() < end:
-            self._look_after_copiers()
             time.sleep(0.2)
         for each in lacking:
             self._book.violate(each)
         self._check_copies()
+        self._is_over.set()
+        self._watch.join()
         for reader in (*self._readers, *self._copiers):
             reader.halt.set()
         for reader in (*self._readers, *self._copiers):
@@ -237,7 +239,6 @@ class Run:
             ]
             if copied == wanted or time.monotonic() > end:
                 break
-            self._look_after_copiers()
             time.sleep(1)
         for partition in range(PARTITIONS):
             if copied[partition] != wanted[partition]:

@@ -1,0 +1,23 @@
+"""The page of faults has the figures of the JSON beside what makes it."""
+
+from __future__ import annotations
+
+import json
+
+from benchmarks.faults import page
+
+
+def test_the_page_of_faults_has_the_figures_of_its_json() -> None:
+    assert page.text(json.loads(page.RESULTS.read_text())) == page.PAGE.read_text()
+
+
+def test_what_is_found_and_what_misses_a_bar_is_in_bold() -> None:
+    kept = json.loads(page.RESULTS.read_text())
+    kill = "kill -9 of a broker, which is away for 5 s"
+    seconds = {"numbers-0": 3.1, "transactions": 9.0, "sequence-0": 1.0}
+    fault = {"fault": kill, "produced_again_s": seconds, "consumed_again_s": seconds}
+    told = page.text(kept | {"faults": [fault, fault], "violations": ["1.0 s: numbers-0: a gap"]})
+    assert f"| {kill} | 2 | 9.00 / 9.00 | 1.00 / 1.00 |" in told
+    assert "| 3 | 3.10 / 3.10, **2 of 2 above** | 1.00 / 1.00 |" in told
+    assert "**1** lost" in told
+    assert "\n- 1.0 s: numbers-0: a gap\n" in told
