@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import pytest
 
-from magnetar.broker.cluster_ownership import ClusterOwnership
+from magnetar.broker.cluster_ownership import BrokerIdTaken, ClusterOwnership
 from magnetar.broker.ownership import HASHES, Bundle, NotOwned
+from magnetar.metadata import MetadataUncertain, Op
 from magnetar.metadata.memory import MemoryStore, MemoryTree
 
 NAMESPACE = "public/default"
@@ -128,3 +129,49 @@ async def test_any_broker_has_the_owner_let_go(brokers: list[ClusterOwnership]) 
     await other.unload(WHOLE)
     await until(lambda: (now := other.owner_of(WHOLE)) is not None and now.epoch > before.epoch)
     assert await other._store.children("/magnetar/bundle-unloads/public/default") == []
+
+
+async def test_a_broker_that_loses_two_sessions_at_once_comes_back_once(
+    brokers: list[ClusterOwnership],
+) -> None:
+    owner, _ = owner_and_other(brokers)
+    before = len(owner._tasks)
+    store = owner._store
+    assert isinstance(store, MemoryStore)
+    await store.lose_session()
+    await store.lose_session()
+    await until(lambda: len(owner._tasks) == before)  # nothing tries to come back any more
+    claimed = await store.get(f"/magnetar/broker-ids/{owner.node_id}")
+    assert claimed is not None
+    await until(lambda: all(each.owner_of(WHOLE) is not None for each in brokers))
+
+
+async def test_a_claim_whose_answer_did_not_come_is_this_brokers_own(
+    brokers: list[ClusterOwnership], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, _ = owner_and_other(brokers)
+    before = len(owner._tasks)
+    store = owner._store
+    assert isinstance(store, MemoryStore)
+    commit = store.commit
+    unanswered = []
+
+    async def does_not_answer(ops: Sequence[Op]) -> Sequence[int]:
+        versions = await commit(ops)
+        if "broker-ids" in ops[0].path and not unanswered:
+            unanswered.append(ops[0].path)
+            raise MetadataUncertain("the connection broke")
+        return versions
+
+    monkeypatch.setattr(store, "commit", does_not_answer)
+    await store.lose_session()
+    await until(lambda: bool(unanswered) and len(owner._tasks) == before)
+
+
+async def test_another_brokers_number_is_not_taken(brokers: list[ClusterOwnership]) -> None:
+    store = brokers[0]._store
+    assert isinstance(store, MemoryStore)
+    double = ClusterOwnership(MemoryStore(store.blocking), "c", 1, None, 1, 0.2)
+    with pytest.raises(BrokerIdTaken, match="has the number 1"):
+        await double.start()
+    await double.close()

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from itertools import islice, pairwise
 from typing import Any
+from uuid import uuid4
 
 from magnetar import __version__
 from magnetar.broker.bundle_epochs import EPOCHS, highest_of_one
@@ -46,6 +47,7 @@ from magnetar.metadata import (
 )
 from magnetar.metadata.cache import MetadataCache
 from magnetar.metadata.ops import Stored
+from magnetar.metadata.port import Session
 
 BROKERS, IDS, OWNERS = "/loadbalance/brokers", "/magnetar/broker-ids", "/namespace"
 POLICIES = "/admin/local-policies"
@@ -138,6 +140,10 @@ class ClusterOwnership(Ownership):
         self._locks: dict[Bundle, asyncio.Lock] = {}
         self._moved = asyncio.Event()
         """Set when something changed that owners depend on."""
+        self._claimant = uuid4().hex.encode()
+        self._claimed_in: Session | None = None
+        self._sessions = 0
+        """How many there have been."""
         self._path = ""
         self._epoch_of_one = 0
         self._serves = False
@@ -184,12 +190,17 @@ class ClusterOwnership(Ownership):
         path = f"{IDS}/{self.node_id}"
         # One that was killed stays known until its session ends.
         for tries_left in reversed(range(int(1.5 * self._session_s / _CLAIM_S) + 2)):
+            claim = self._claim()
             try:
-                await self._store.commit(
-                    [Put(path, str(self._store.session.id).encode(), MUST_NOT_EXIST, ephemeral=True)]
-                )
+                await self._store.commit([Put(path, claim, MUST_NOT_EXIST, ephemeral=True)])
             except BadVersion:
+                found = await self._store.get(path)
+                if found is not None and found.value == claim == self._claim():
+                    return  # a commit of this session's made it whose answer did not come, or which another task sent
                 if not tries_left:
+                    if found is not None and found.value.startswith(self._claimant):
+                        # Sessions of before have ended by now: what was sent before this one began made it in this one.
+                        await self._store.commit([Delete(path, found.version)])
                     raise BrokerIdTaken(
                         f"another broker of cluster {self.cluster} has the number {self.node_id}: give each its own"
                         " by node.id (Kafka's broker.id)"
@@ -197,6 +208,13 @@ class ClusterOwnership(Ownership):
                 await asyncio.sleep(_CLAIM_S)
             else:
                 return
+
+    def _claim(self) -> bytes:
+        """Return what says that this object has the number, in the session that there is now."""
+        if self._claimed_in is not self._store.session:
+            self._claimed_in = self._store.session
+            self._sessions += 1
+        return self._claimant + b" %d" % self._sessions
 
     async def _register(self) -> None:
         """Say where clients reach this broker."""
@@ -526,16 +544,16 @@ class ClusterOwnership(Ownership):
         gone, self._mine = tuple(self._mine), {}
         self._store.session.on_lost.append(self._session_lost)
         _log.warning("the session is lost, and with it %d bundles", len(gone))
-        self._soon(self._let_go_and_come_back(gone))
+        self._soon(self._let_go_and_come_back(gone, self._store.session))
 
-    async def _let_go_and_come_back(self, gone: Sequence[Bundle]) -> None:
+    async def _let_go_and_come_back(self, gone: Sequence[Bundle], session: Session) -> None:
         for bundle in gone:
             for told in self.on_lost:
                 try:
                     await told(bundle)
                 except Exception:
                     _log.exception("somebody could not let go of bundle %s", bundle)
-        while not self._is_closing:
+        while not self._is_closing and session is self._store.session:  # the next one's loss has its own task
             try:
                 await self._claim_id()
                 await self._register()
