@@ -25,6 +25,7 @@ def text(kept: dict[str, Any]) -> str:
         day=kept["day"],
         commit=kept["commit"],
         session=kept["session_ms"] / 1000,
+        load=kept["load"],
         came_out=_came_out(kept),
         table=_table(kept["faults"]),
         bars=_bars(kept["faults"]),
@@ -122,7 +123,7 @@ def _told(kept: dict[str, Any]) -> str:
     ]
     for told, count in kept["told"].items():
         who, _, what = told.partition(": ")
-        rows.append(f"| {who} | {what.replace('|', ' ')} | {count} |\n")
+        rows.append(f"| {who} | {what.replace('|', ' ').replace('](', '] (')} | {count} |\n")
     return "".join(rows) + _HUNG
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import threading
@@ -38,6 +39,8 @@ from tests.transactions.copying import Copier
 
 CALM_S = 6.0
 """Time after a fault in which what it costs may still show, and bundles go home: that takes brokers three seconds."""
+STANDSTILL_S = 45.0
+"""After which whoever supervises the copier begins another."""
 PATIENCE_S = 120.0
 """All streams must go on within so many seconds, or that is a violation."""
 
@@ -59,6 +62,7 @@ class Run:
         self._seconds = seconds
         self._session_ms = session_ms
         self._faults = list(faults)
+        self._loads: list[float] = []
         self._book = Book()
         self._done: list[dict[str, Any]] = []
 
@@ -133,17 +137,23 @@ class Run:
 
     def _look_after_copiers(self) -> None:
         """Replace who hangs, as whoever supervises a process would, until all is over."""
+        moved = time.monotonic()
         while not self._is_over.wait(0.05):
             if (copies := sum(each.committed + each.aborted for each in self._copiers)) != self._copies:
                 self._copies = copies
                 self._copying.beat()
+                moved = time.monotonic()
             for number, each in enumerate(self._copiers):
                 if each.errors:
                     self._book.tell("copier", each.errors.pop(0))
                 if each.died is not None:
                     self._book.violate(f"the copier died: {each.died!r}")
                     each.died = None
-                if each.hangs():  # librdkafka's issues 5456 and 5511
+                stands = time.monotonic() - moved > STANDSTILL_S
+                if stands:
+                    self._book.tell("copier", f"copied nothing for {STANDSTILL_S:.0f} s")
+                    moved = time.monotonic()
+                if stands or each.hangs():  # librdkafka's issues 5456 and 5511
                     self._copiers[number] = each.successor()
 
     def _hurt(self, fault: Fault, dice: random.Random, began: float) -> None:
@@ -156,6 +166,7 @@ class Run:
             whom = fault.act(self._house, dice)
         except OSError as error:  # the admin REST, of a broker that is just not able
             whom = f"refused: {error}"
+        self._loads.append(os.getloadavg()[0])
         acted = time.monotonic() - began - at
         self._wait_for_all(f"{fault.name} ({whom})")
         time.sleep(CALM_S)
@@ -279,6 +290,7 @@ class Run:
             "seed": self._seed,
             "seconds": round(lasted),
             "session_ms": self._session_ms,
+            "load": f"{min(self._loads):.0f} to {max(self._loads):.0f}",
             "violations": self._book.violations,
             "faults": self._done,
             "told": dict(self._book.told.most_common()),
