@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from magnetar.kafka.shares.sessions import ROW_BYTES
 from magnetar.wire.kafka.messages.share_fetch_request import FetchPartition, FetchTopic, ShareFetchRequest
 from tests.hostile.client import frame, request_bytes
 from tests.hostile.test_fuzz import Peer, broker, kafka
@@ -16,8 +17,9 @@ VERSION = 1
 CONNECTIONS = 200
 
 
-def asking(number: int) -> bytes:
-    topics = [FetchTopic(topic_id=b"t" * 16, partitions=[FetchPartition(partition_index=0)])]
+def asking(number: int, partitions: tuple[int, ...] = (0,)) -> bytes:
+    rows = [FetchPartition(partition_index=each) for each in partitions]
+    topics = [FetchTopic(topic_id=b"t" * 16, partitions=rows)]
     member = urlsafe_b64encode(b"%016d" % number)[:22].decode()
     request = ShareFetchRequest(group_id="g", member_id=member, max_wait_ms=9, max_bytes=9, topics=topics)
     return frame(request_bytes(request, VERSION))
@@ -48,3 +50,15 @@ async def test_one_that_begins_when_its_connection_has_ended_is_not_kept(tmp_pat
         stays.conversation.close()
         assert len(shares.sessions) == 0
         assert service.broker.memory.held_bytes == 0
+
+
+async def test_a_partition_that_is_named_twice_is_counted_once(tmp_path: Path) -> None:
+    async with broker(tmp_path / "data") as service:
+        shares = await kafka(service).services.shares.get()
+        peer = Peer(kafka(service), service)
+        peer.say(asking(1, (0, 1, 0, 0, 1)))
+        while not peer.answers:  # noqa: ASYNC110 - an answer tells nobody
+            await asyncio.sleep(0.01)
+        assert service.broker.memory.held_bytes == 2 * ROW_BYTES
+        peer.conversation.close()
+        assert (len(shares.sessions), service.broker.memory.held_bytes) == (0, 0)

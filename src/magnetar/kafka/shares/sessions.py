@@ -114,7 +114,8 @@ class ShareSessions:
 
     def add(self, session: ShareSession, partitions: Iterable[SharedPartition]) -> list[SharedPartition]:
         """Have a session follow partitions, and return those that it did not; refused if they are too many."""
-        added = [each for each in partitions if each not in session.partitions]
+        # A request may name one twice; it is one row, when it is counted as when the session ends.
+        added = [each for each in dict.fromkeys(partitions) if each not in session.partitions]
         if len(session.partitions) + len(added) > MAX_ROWS:
             raise CoordinatorRefused(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         session.partitions.update(dict.fromkeys(added))
