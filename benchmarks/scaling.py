@@ -18,7 +18,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date
 from pathlib import Path
 from statistics import median
@@ -110,9 +110,8 @@ def _idle(pids: Sequence[int], seconds: float = 5) -> float:
     return 100 * (cpu_s(pids) - before) / seconds
 
 
-def topics(data: Path) -> list[dict[str, Any]]:
+def topics(data: Path) -> Iterator[dict[str, Any]]:
     """One broker, one connection, topics of one partition: one broker for all points, which grows."""
-    found = []
     with MagnetarOs(data) as server, ThinClient.to(server.address) as client:
         empty, places = rss_mb([server.pid]), list[tuple[str, int]]()
         for count in TOPICS:
@@ -123,14 +122,11 @@ def topics(data: Path) -> list[dict[str, Any]]:
                 client.send_batch(name, 0, _BATCH)
             places += [(name, 0) for name in fresh]
             point = {"n": count, "empty_mb": empty, **_measured(server, [client], places)}
-            print("topics", point, flush=True)
-            found.append(point)
-    return found
+            yield point
 
 
-def partitions(data: Path) -> list[dict[str, Any]]:
+def partitions(data: Path) -> Iterator[dict[str, Any]]:
     """One broker, one connection, one topic; a fresh broker for each point."""
-    found = []
     for count in PARTITIONS:
         with MagnetarOs(data) as server, ThinClient.to(server.address) as client:
             empty = rss_mb([server.pid])
@@ -139,16 +135,13 @@ def partitions(data: Path) -> list[dict[str, Any]]:
                 client.send_batch("topic", number, _BATCH)
             places = [("topic", number) for number in range(count)]
             point = {"n": count, "empty_mb": empty, **_measured(server, [client], places)}
-        print("partitions", point, flush=True)
-        found.append(point)
-    return found
+        yield point
 
 
-def connections(data: Path) -> list[dict[str, Any]]:
+def connections(data: Path) -> Iterator[dict[str, Any]]:
     """One broker, ten topics; connections take turns."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    found = []
     with MagnetarOs(data) as server:
         clients = [ThinClient.to(server.address)]
         empty = rss_mb([server.pid])
@@ -165,12 +158,10 @@ def connections(data: Path) -> list[dict[str, Any]]:
                 "empty_mb": empty,
                 **_measured(server, clients, [(each, 0) for each in names]),
             }
-            print("connections", point, flush=True)
-            found.append(point)
+            yield point
         for each in clients:
             each.close()
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return found
 
 
 def _stock(
@@ -228,44 +219,38 @@ def _stock(
     }
 
 
-def workers(data: Path) -> list[dict[str, Any]]:
+def workers(data: Path) -> Iterator[dict[str, Any]]:
     """One data directory, served by 1 to 3 workers."""
-    found = []
     for count in PROCESSES:
         server = MagnetarOs(data)
         server.settings = (*server.settings, f"workers={count}")
         with server:
             point = {"n": count, **_stock(server.address, lambda server=server: family(server.pid))}
-        print("workers", point, flush=True)
-        found.append(point)
-    return found
+        yield point
 
 
-def brokers(data: Path) -> list[dict[str, Any]]:
+def brokers(data: Path) -> Iterator[dict[str, Any]]:
     """1 to 3 brokers on the same three bookies; bookies and ZooKeeper are not counted."""
     from benchmarks.faults.house import House
 
-    found = []
     for count in PROCESSES:
         data.mkdir(parents=True, exist_ok=True)
         with House(data, brokers=count) as house:
             servers = ",".join(f"127.0.0.1:{each.kafka}" for each in house.brokers)
             pids = [each.pid for each in house.brokers]
             point = {"n": count, **_stock(servers, lambda pids=pids: pids)}
-        print("brokers", point, flush=True)
-        found.append(point)
+        yield point
         shutil.rmtree(data, ignore_errors=True)
-    return found
 
 
-def takeover(data: Path) -> list[dict[str, Any]]:
+def takeover(data: Path) -> Iterator[dict[str, Any]]:
     """Three brokers and many topics; one broker is killed, and all its topics are written to again."""
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient, NewTopic
 
     from benchmarks.faults.house import SESSION_MS, House
 
-    found, made = [], 0
+    made = 0
     data.mkdir(parents=True, exist_ok=True)
     with House(data) as house:
         servers = ",".join(f"127.0.0.1:{each.kafka}" for each in house.brokers)
@@ -305,14 +290,12 @@ def takeover(data: Path) -> list[dict[str, Any]]:
                 "failed": sum(each is not None for each in failed),
                 "rss_mb": sum(memory) / len(memory),
             }
-            print("takeover", point, flush=True)
-            found.append(point)
+            yield point
             dead.start()
             time.sleep(15)
-    return found
 
 
-PARTS: dict[str, Callable[[Path], list[dict[str, Any]]]] = {
+PARTS: dict[str, Callable[[Path], Iterator[dict[str, Any]]]] = {
     each.__name__: each for each in (topics, partitions, connections, workers, brokers, takeover)
 }
 
@@ -452,7 +435,11 @@ def main() -> None:
     for part in given.only:
         data = Path(tempfile.mkdtemp(prefix="scaling-"))
         try:
-            kept[part] = PARTS[part](data / "data")
+            found = []
+            for point in PARTS[part](data / "data"):
+                print(part, point, flush=True)
+                found.append(point)
+            kept[part] = found
         finally:
             shutil.rmtree(data, ignore_errors=True)
         commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True)

@@ -26,6 +26,10 @@ for opts in ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"):
     os.environ.setdefault(opts, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
+NO_SECOND_TRY = ("crash", "simulation")
+"""Folders of tests that look for losses by seeds: what is found once is a finding."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="write what happened into scenarios and tables")
 
@@ -37,7 +41,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     if os.environ.get("CI"):
         for item in items:
-            if item.get_closest_marker("slow") or item.get_closest_marker("spark"):
+            marks = {mark.name for mark in item.iter_markers()}
+            if marks & {"slow", "spark"} and item.path.parent.name not in NO_SECOND_TRY:
                 item.add_marker(pytest.mark.flaky(reruns=1))
     if not hasattr(config, "workerinput"):
         return

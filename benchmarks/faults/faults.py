@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks.faults.house import House, HurtBroker, ask, bundles
+from benchmarks.faults.house import House, HurtBroker
+from tests.cluster.rest import ask, bundles
 
 Act = Callable[[House, random.Random], str]
 AWAY_S = 5.0
@@ -30,19 +31,15 @@ def _nothing(_: House, __: random.Random) -> str:
     return "nobody"
 
 
-def _kill_broker(house: House, dice: random.Random) -> str:
-    broker = dice.choice(house.brokers)
-    broker.kill()
-    time.sleep(AWAY_S)
-    broker.start()
-    return f"broker {broker.number}"
+def _restart_broker(end: Callable[[HurtBroker], None], away_s: float = 0.0) -> Act:
+    def act(house: House, dice: random.Random) -> str:
+        broker = dice.choice(house.brokers)
+        end(broker)
+        time.sleep(away_s)
+        broker.start()
+        return f"broker {broker.number}"
 
-
-def _kill_and_start_broker(house: House, dice: random.Random) -> str:
-    broker = dice.choice(house.brokers)
-    broker.kill()
-    broker.start()
-    return f"broker {broker.number}"
+    return act
 
 
 def _stop_broker(seconds: float) -> Act:
@@ -160,13 +157,6 @@ def _split(house: House, dice: random.Random) -> str:
     return f"bundle {bundle}"
 
 
-def _end_broker(house: House, dice: random.Random) -> str:
-    broker = dice.choice(house.brokers)
-    broker.end()
-    broker.start()
-    return f"broker {broker.number}"
-
-
 def _roll(house: House, dice: random.Random) -> str:
     order: list[HurtBroker] = dice.sample(house.brokers, len(house.brokers))
     for each in order:
@@ -190,8 +180,8 @@ def _kill_both(house: House, dice: random.Random) -> str:
 _SESSION = "its session"
 FAULTS = [
     Fault("nothing, to compare with", _nothing),
-    Fault("kill -9 of a broker, which is away for 5 s", _kill_broker),
-    Fault("kill -9 of a broker, started again at once", _kill_and_start_broker),
+    Fault("kill -9 of a broker, which is away for 5 s", _restart_broker(HurtBroker.kill, AWAY_S)),
+    Fault("kill -9 of a broker, started again at once", _restart_broker(HurtBroker.kill)),
     Fault(f"a broker stands still (SIGSTOP) for 1 s, less than {_SESSION}", _stop_broker(1)),
     Fault(f"a broker stands still for 6 s, more than {_SESSION}", _stop_broker(6)),
     Fault("kill -9 of a bookie, which is away for 5 s", _kill_bookie),
@@ -208,6 +198,6 @@ FAULTS = [
     Fault("a bundle is unloaded", _unload, planned=True),
     Fault("a bundle is moved to another broker", _move, planned=True),
     Fault("a bundle is split", _split, planned=True),
-    Fault("a broker ends in order and is started again", _end_broker, planned=True),
+    Fault("a broker ends in order and is started again", _restart_broker(HurtBroker.end), planned=True),
     Fault("a rolling restart", _roll, planned=True),
 ]

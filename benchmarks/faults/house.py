@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
-from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from benchmarks.faults.relay import Relays
 from tests.cluster.brokers import BrokerProcess
@@ -98,26 +94,3 @@ class House:
         for each in self.brokers:
             each.kill()
         self.cluster.kill()
-
-
-class _Followed(HTTPRedirectHandler):
-    """As Pulsar's clients do, go where another broker is named, with the same method and body."""
-
-    def redirect_request(
-        self, req: Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
-    ) -> Request:
-        return Request(newurl, data=req.data, headers=dict(req.headers), method=req.get_method())
-
-
-def ask(broker: BrokerProcess, method: str, path: str) -> Any:
-    """Ask the admin REST as ``pulsar-admin`` does; return its JSON."""
-    url = f"http://127.0.0.1:{broker.http}/admin/v2/{path}"
-    made = Request(url, method=method, headers={"Content-Type": "application/json"})
-    with build_opener(_Followed).open(made, timeout=60) as answer:
-        text = answer.read()
-    return json.loads(text) if text else None
-
-
-def bundles(broker: BrokerProcess) -> list[str]:
-    bounds = ask(broker, "GET", "namespaces/public/default/bundles")["boundaries"]
-    return [f"{first}_{end}" for first, end in pairwise(bounds)]

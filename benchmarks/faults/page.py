@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.faults.faults import FAULTS
+from benchmarks.faults.run import STANDSTILL_S
 
 RESULTS = Path(__file__).with_name("results.json")
 _TEMPLATE = Path(__file__).with_name("page.md")
@@ -24,6 +25,8 @@ def text(kept: dict[str, Any]) -> str:
         seed=kept["seed"],
         day=kept["day"],
         commit=kept["commit"],
+        note=f" {kept['note']}" if "note" in kept else "",
+        standstill=STANDSTILL_S,
         session=kept["session_ms"] / 1000,
         load=kept["load"],
         came_out=_came_out(kept),

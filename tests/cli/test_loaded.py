@@ -62,7 +62,7 @@ FEW = (
 _BROKER = """
 import json, sys
 from magnetar.cli.main import run
-status = run(["standalone", "--data", sys.argv[1], "--kafka", "127.0.0.1:0"])
+status = run(["standalone", "--data", *sys.argv[1:]])
 print(json.dumps(sorted(sys.modules)))
 sys.exit(status)
 """
@@ -71,9 +71,13 @@ sys.exit(status)
 class Broker:
     """A broker that tells what it has loaded."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, *arguments: str) -> None:
+        arguments = arguments or ("--kafka", "127.0.0.1:0")
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _BROKER, data], stdout=subprocess.PIPE, text=True, env=environment()
+            [sys.executable, "-c", _BROKER, data, *arguments],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment(),
         )
         assert self._process.stdout is not None
         ready = next(line for line in self._process.stdout if line.startswith("ready "))
@@ -112,6 +116,15 @@ def test_nor_does_one_that_serves_what_most_clients_ask(broker: Broker) -> None:
     loaded = broker.end()
     assert {"magnetar.kafka.handlers.fetch", "magnetar.kafka.handlers.join_group"} <= loaded
     assert loaded & set(FEW) == set()
+
+
+def test_one_that_asks_who_clients_are_has_loaded_that_before_the_first_comes(tmp_path: Path) -> None:
+    settings = ("listeners=SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms=SCRAM-SHA-256")
+    broker = Broker(tmp_path / "data", *(word for each in settings for word in ("--set", each)))
+    try:
+        assert {"magnetar.kafka.login", "magnetar.kafka.authorization"} <= broker.end()
+    finally:
+        broker.kill()
 
 
 def test_what_was_not_loaded_is_when_it_is_asked_for(broker: Broker) -> None:

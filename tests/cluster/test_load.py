@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import pairwise
-from typing import Any
 from urllib.error import HTTPError
-from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 import pytest
 from confluent_kafka import Producer
@@ -23,6 +19,7 @@ from tests.cluster.brokers import (
     leaders,
     make_topic,
 )
+from tests.cluster.rest import ask, bundles
 from tests.cluster.servers import Cluster, class_path
 from tests.waiting import until
 
@@ -46,30 +43,6 @@ def pair(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     yield brokers
     for each in brokers:
         each.end()
-
-
-class _Followed(HTTPRedirectHandler):
-    """As Pulsar's clients do, go where another broker is named, with the same method and body."""
-
-    def redirect_request(
-        self, req: Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
-    ) -> Request:
-        return Request(newurl, data=req.data, headers=dict(req.headers), method=req.get_method())
-
-
-def ask(broker: BrokerProcess, method: str, path: str, body: object = None) -> Any:
-    """Ask the admin REST as ``pulsar-admin`` does; return its JSON."""
-    data = None if body is None else json.dumps(body).encode()
-    url = f"http://127.0.0.1:{broker.http}/admin/v2/{path}"
-    made = Request(url, data=data, method=method, headers={"Content-Type": "application/json"})
-    with build_opener(_Followed).open(made, timeout=60) as answer:
-        text = answer.read()
-    return json.loads(text) if text else None
-
-
-def bundles(broker: BrokerProcess) -> list[str]:
-    bounds = ask(broker, "GET", "namespaces/public/default/bundles")["boundaries"]
-    return [f"{first}_{end}" for first, end in pairwise(bounds)]
 
 
 def move(broker: BrokerProcess, namespace: str, target: BrokerProcess) -> None:

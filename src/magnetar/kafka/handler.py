@@ -188,6 +188,7 @@ class KafkaProtocolHandler(ProtocolHandler):
 
     def serves(self, listeners: Sequence[Listener]) -> None:
         self._others.serves(listeners)
+        self._server.serves(listeners)
 
     async def drain(self) -> None:
         self._server.close()

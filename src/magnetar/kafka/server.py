@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 _WRITE_HIGH_BYTES = 64 << 10
 """Of answers that the system has not taken; beyond, nothing more of the client is taken up."""
-_OF_WHOM_IT_KNOWS = ("magnetar.kafka.login", "magnetar.kafka.authorization")
 _LOOK_EVERY_S = 1.0
 _STUCK_S = 30.0
 """How long a client may leave others without room by not sending the rest of a frame, or not taking its answers."""
@@ -61,9 +60,6 @@ class KafkaServer:
 
     def start(self) -> None:
         """Begin to look for connections that nobody uses, or that hold up others."""
-        if self.services.broker.security.authentication.enabled:
-            for each in _OF_WHOM_IT_KNOWS:
-                import_module(each)  # now, and not while others wait
         self.services.broker.background.repeat(
             "looking after Kafka's connections", lambda: _LOOK_EVERY_S, self._look_around
         )
@@ -89,6 +85,16 @@ class KafkaServer:
         if waiting:
             most = max(waiting, key=lambda each: each.account.held_bytes)
             most.give_up("clients hold more memory than there is, and it the most")
+
+    def serves(self, listeners: Iterable[Listener]) -> None:
+        """Load what asks clients who they are now, and not while others wait, if any listener does."""
+        if any(map(self.asks_at, listeners)):
+            for each in ("magnetar.kafka.login", "magnetar.kafka.authorization"):
+                import_module(each)
+
+    def asks_at(self, listener: Listener) -> bool:
+        """Return whether those who come to a listener without a certificate are asked who they are."""
+        return listener.sasl or self.services.broker.security.authentication.enabled
 
     def connection(self, listener: Listener) -> KafkaSocket:
         """Return what talks to one client."""
@@ -147,7 +153,7 @@ class KafkaSocket(asyncio.BufferedProtocol):
         certificate = tls.getpeercert() if tls else None
         services = server.services
         login = None
-        if certificate or self._listener.sasl or services.broker.security.authentication.enabled:
+        if certificate or server.asks_at(self._listener):
             from magnetar.kafka.login import login_for  # most brokers ask nobody
 
             login = login_for(services.broker, self._listener, certificate, server.tenancy, host)
