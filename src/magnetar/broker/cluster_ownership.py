@@ -544,16 +544,16 @@ class ClusterOwnership(Ownership):
         gone, self._mine = tuple(self._mine), {}
         self._store.session.on_lost.append(self._session_lost)
         _log.warning("the session is lost, and with it %d bundles", len(gone))
-        self._soon(self._let_go_and_come_back(gone, self._store.session))
+        self._soon(self._let_go_and_come_back(gone))
 
-    async def _let_go_and_come_back(self, gone: Sequence[Bundle], session: Session) -> None:
+    async def _let_go_and_come_back(self, gone: Sequence[Bundle]) -> None:
         for bundle in gone:
             for told in self.on_lost:
                 try:
                     await told(bundle)
                 except Exception:
                     _log.exception("somebody could not let go of bundle %s", bundle)
-        while not self._is_closing and session is self._store.session:  # the next one's loss has its own task
+        while not self._is_closing:
             try:
                 await self._claim_id()
                 await self._register()

@@ -233,7 +233,6 @@ class OpenLogs:
         while True:
             made = await self._opening.do(key, lambda: self._load(topic, index))
             if not made.is_unused:
-                made.asked = True
                 return made
             # Duties have closed it in the turns of the loop that it took to come here; whoever is told goes on at once.
 
