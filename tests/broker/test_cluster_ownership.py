@@ -9,7 +9,7 @@ import pytest
 
 from magnetar.broker.cluster_ownership import BrokerIdTaken, ClusterOwnership
 from magnetar.broker.ownership import HASHES, Bundle, NotOwned
-from magnetar.metadata import MetadataUncertain, Op
+from magnetar.metadata import MUST_NOT_EXIST, MetadataUncertain, Op, Put
 from magnetar.metadata.memory import MemoryStore, MemoryTree
 
 NAMESPACE = "public/default"
@@ -154,18 +154,50 @@ async def test_a_claim_whose_answer_did_not_come_is_this_brokers_own(
     store = owner._store
     assert isinstance(store, MemoryStore)
     commit = store.commit
-    unanswered = []
+    asked: list[Op] = []
 
     async def does_not_answer(ops: Sequence[Op]) -> Sequence[int]:
+        if "broker-ids" in ops[0].path:
+            asked.append(ops[0])
         versions = await commit(ops)
-        if "broker-ids" in ops[0].path and not unanswered:
-            unanswered.append(ops[0].path)
+        if len(asked) == 1 and ops[0] is asked[0]:
             raise MetadataUncertain("the connection broke")
         return versions
 
     monkeypatch.setattr(store, "commit", does_not_answer)
     await store.lose_session()
-    await until(lambda: bool(unanswered) and len(owner._tasks) == before)
+    await until(lambda: bool(asked) and len(owner._tasks) == before)
+    assert [type(each) for each in asked] == [
+        Put,
+        Put,
+    ]  # it is known again, and neither given up nor made anew
+
+
+async def test_a_claim_that_was_sent_under_an_earlier_session_is_made_anew(
+    brokers: list[ClusterOwnership], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, _ = owner_and_other(brokers)
+    before = len(owner._tasks)
+    store = owner._store
+    assert isinstance(store, MemoryStore)
+    path = f"/magnetar/broker-ids/{owner.node_id}"
+    commit, earlier = store.commit, await store.get(path)
+    assert earlier is not None
+    late: list[str] = []
+
+    async def comes_late(ops: Sequence[Op]) -> Sequence[int]:
+        if ops[0].path != path or late:
+            return await commit(ops)
+        late.append(path)
+        await commit([Put(path, earlier.value, MUST_NOT_EXIST, ephemeral=True)])
+        raise MetadataUncertain("the connection broke")
+
+    monkeypatch.setattr(store, "commit", comes_late)
+    await store.lose_session()
+    await until(lambda: bool(late) and len(owner._tasks) == before)
+    now = await store.get(path)
+    assert now is not None
+    assert now.value == owner._claim() != earlier.value
 
 
 async def test_another_brokers_number_is_not_taken(brokers: list[ClusterOwnership]) -> None:
