@@ -40,6 +40,9 @@ from magnetar.wire.kafka.messages.produce_request import (
     ProduceRequest,
     TopicProduceData,
 )
+from magnetar.wire.kafka.messages.share_fetch_request import FetchPartition as SharedRow
+from magnetar.wire.kafka.messages.share_fetch_request import FetchTopic as SharedTopic
+from magnetar.wire.kafka.messages.share_fetch_request import ShareFetchRequest
 
 _TOPIC = 2
 
@@ -132,6 +135,12 @@ def leave() -> Message:
     return LeaveGroupRequest(group_id="g", members=members)
 
 
+def share_fetch() -> Message:
+    asked = [SharedRow(partition_index=n) for n in range(200_000)]
+    topics = [SharedTopic(topic_id=b"t" * 16, partitions=asked)]
+    return ShareFetchRequest(group_id="g", member_id="m", max_wait_ms=9, max_bytes=9, topics=topics)
+
+
 def commit() -> Message:
     places = [OffsetCommitRequestPartition(partition_index=n, committed_offset=0) for n in range(100_000)]
     return OffsetCommitRequest(
@@ -162,5 +171,6 @@ ATTACKS = (
     Attack("kafka: DescribeProducers, 249,000 rows", topic, rows(producers, 0)),
     Attack("kafka: ElectLeaders, 249,000 rows", topic, rows(leaders, 2)),
     Attack("kafka: LeaveGroup, 100,000 members", topic, rows(leave, 5)),
+    Attack("kafka: ShareFetch, 200,000 rows", nothing, rows(share_fetch, 1, 5)),
     Attack("kafka: OffsetCommit, 100,000 rows", topic, rows(commit, 8)),
 )

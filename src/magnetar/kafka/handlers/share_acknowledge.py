@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.handlers.leaders import TELLS_LEADER, Misled, tell_leaders
-from magnetar.kafka.handlers.share_acknowledging import acknowledge, check_member, message_of, said_in
+from magnetar.kafka.handlers.share_acknowledging import (
+    acknowledge,
+    check_member,
+    check_rows,
+    message_of,
+    said_in,
+)
 from magnetar.kafka.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.share_acknowledge_request import ShareAcknowledgeRequest
@@ -29,6 +35,7 @@ async def share_acknowledge(
     shares = await context.kafka.shares.get()
     try:
         check_member(request.group_id, request.member_id)
+        check_rows(request.topics)
         assert request.group_id is not None
         assert request.member_id is not None
         if request.share_session_epoch == INITIAL_EPOCH:

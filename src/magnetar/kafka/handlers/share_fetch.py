@@ -15,6 +15,7 @@ from magnetar.kafka.handlers.share_acknowledging import (
     Said,
     acknowledge,
     check_member,
+    check_rows,
     message_of,
     said_in,
     serve,
@@ -57,8 +58,10 @@ Rows = dict[SharedPartition, PartitionData]
 async def share_fetch(request: ShareFetchRequest, context: RequestContext) -> ShareFetchResponse:
     """Take in what the member says, then give it records, or wait for some until ``max_wait_ms``."""
     shares = await context.kafka.shares.get()
-    said = said_in(request.topics)
     try:
+        check_rows(request.topics)
+        check_rows(request.forgotten_topics_data)
+        said = said_in(request.topics)
         session = _session(request, context, shares, said)
     except CoordinatorRefused as refused:
         return ShareFetchResponse(error_code=refused.code, error_message=message_of(refused))
