@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ def broker(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A session on a standalone Spark cluster: a master and two workers, each a process, as the executors are."""
     import pyspark
+    from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
     directory = tmp_path_factory.mktemp("spark")
@@ -59,6 +61,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         workers.append(Server("a worker", command, own, directory / f"worker-{number}.log"))
     for each in (master, *workers):
         each.start()
+    with suppress(PySparkRuntimeError):  # no other module's tests left one in this process
+        SparkSession.active().stop()
     session = (
         SparkSession.builder.master(f"spark://127.0.0.1:{port}")
         .config("spark.driver.bindAddress", "127.0.0.1")
@@ -70,6 +74,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         .config("spark.sql.shuffle.partitions", "2")
         .getOrCreate()
     )
+    assert session.sparkContext.master == f"spark://127.0.0.1:{port}"
     yield session
     session.stop()
     for each in (*workers, master):

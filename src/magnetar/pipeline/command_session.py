@@ -27,9 +27,13 @@ _EVERY_S = 0.2
 @contextmanager
 def command_session(name: str, master: str | None = None, memory: str = "2g") -> Iterator[SparkSession]:
     """Return a session that ends with the block; one that is there already is used and left alone."""
+    from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
-    running = SparkSession.getActiveSession()
+    try:
+        running = SparkSession.active()  # also one of another thread, which getActiveSession() does not see
+    except PySparkRuntimeError:
+        running = None
     if running is not None:
         yield running
         return
