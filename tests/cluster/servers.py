@@ -49,7 +49,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: a test that was killed leaves no servers
 
 
@@ -69,7 +69,7 @@ class Server:
         """Start it and wait until it listens."""
         with self.log.open("ab") as out:
             self._process = subprocess.Popen(
-                self._command, stdout=out, stderr=subprocess.STDOUT, preexec_fn=_die_with_parent
+                self._command, stdout=out, stderr=subprocess.STDOUT, preexec_fn=die_with_parent
             )
         while True:
             if self._answers():
