@@ -40,9 +40,12 @@ class BookKeeperHouse(House):
     async def begin(self) -> None:
         self.metadata = await ZooKeeperStore.open(self.cluster.hosts, self.root, session_seconds=10)
         bookies = Bookies(self.cluster.hosts, "", jars.installed(), quorums=Quorums(2, 2, 2), add_timeout_s=9)
-        self.engine = BookKeeperEngine(bookies, self.metadata, clock=lambda: self.now_ms)
+        self.engine = self.make_engine(bookies)
         await self.engine.start()
         self.ids_before = getattr(self, "ids_before", None) or await self._ids()
+
+    def make_engine(self, bookies: Bookies) -> BookKeeperEngine:
+        return BookKeeperEngine(bookies, self.metadata, clock=lambda: self.now_ms)
 
     async def end(self) -> None:
         await self.engine.close()

@@ -177,7 +177,11 @@ class Offloading:
         going = due_to_go_here(ledgers, policy, topic.config, now_ms)
         if not (leaving or going):
             return
-        held = held or await self._broker.open_whole(topic, index)
+        if held is None:
+            try:
+                held = await self._broker.open_whole(topic, index)
+            except BrokerError:
+                return  # deleted meanwhile, or another broker's
         held.hold(self)
         try:
             async with self._lock(held.log):

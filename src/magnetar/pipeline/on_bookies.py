@@ -7,11 +7,15 @@ these.
 
 What is not in a closed ledger (the open one, those of compacted topics, those that brokers of Pulsar's wrote, which do
 not say which offsets they hold), and all of it where only committed records are wanted, comes through Fetch.
+
+Ledgers in tiered storage are read straight from there, where the driver can (it looks for keys in its environment);
+otherwise brokers, which have keys, read them for it.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -21,7 +25,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from magnetar.broker.names import Naming
-from magnetar.ledger.bookkeeper.closed import BookieConnections, ClosedLedger, decode_metadata, metadata_path
+from magnetar.ledger.bookkeeper.closed import (
+    BookieConnections,
+    ClosedLedger,
+    as_file,
+    decode_metadata,
+    metadata_path,
+)
+from magnetar.ledger.errors import CannotOffload, TierFailed
 from magnetar.ledger.files.layout import FRAME_BYTES, HEADER_BYTES, encode_header, frame_head
 from magnetar.ledger.info import decode_info, path_of
 from magnetar.ledger.port import LedgerSummary
@@ -29,7 +40,7 @@ from magnetar.pipeline.ledger_part import LedgerPart
 from magnetar.pipeline.mapped import MappedLedger
 from magnetar.pipeline.options import SourceOptions, TopicPartition
 from magnetar.pipeline.port import RecordQuery, Slice, SliceSize
-from magnetar.pipeline.slices import settle
+from magnetar.pipeline.slices import LedgerSlice, settle
 from magnetar.pipeline.through_fetch import FetchReader
 from magnetar.records.entry import last_offset
 
@@ -41,6 +52,7 @@ _NAMING = Naming()
 _BROKERS = "/loadbalance/brokers"
 _CONNECT_S = 30
 _LEDGERS = "/ledgers"
+_log = logging.getLogger("magnetar.pipeline")
 
 
 class ClusterUnknown(Exception):
@@ -64,6 +76,7 @@ class PastBrokersReader(FetchReader):
             self.close()
             raise
         self._bookies = BookieConnections()
+        self._unreadable_place: tuple[tuple[str, str], ...] | None = None
         own = self._root + _LEDGERS
         self._ledgers_at = own if self._zookeeper.exists(own) else _LEDGERS
 
@@ -77,12 +90,16 @@ class PastBrokersReader(FetchReader):
             start, end = max(low, summary.first_offset), min(high, summary.last_offset + 1)
             if start >= end:
                 continue
-            closed = self._closed(summary)
-            if closed is None:
+            found = (
+                self._cut_offloaded(which, summary, start, end, size)
+                if summary.offloaded
+                else self._cut_closed(which, summary, start, end, size)
+            )
+            if found is None:
                 continue
             if low < start:
                 pieces += super().slices(which, low, start, size, ask)
-            pieces += self._cut(which, summary, closed, start, end, size)
+            pieces += found
             low = end
         if low < high:
             pieces += super().slices(which, low, high, size, ask)
@@ -103,10 +120,39 @@ class PastBrokersReader(FetchReader):
             return []
         info = decode_info(stored, name=name)
         return [
-            each
-            for each in info.ledgers
-            if each.sealed and each.first_offset >= 0 and not each.compacted and not each.offloaded
+            each for each in info.ledgers if each.sealed and each.first_offset >= 0 and not each.compacted
         ]
+
+    def _cut_offloaded(
+        self, which: TopicPartition, summary: LedgerSummary, low: int, high: int, size: SliceSize
+    ) -> list[Slice] | None:
+        """Return slices of what lies in tiered storage, None where this process cannot read it there."""
+        from magnetar.pipeline.ledgers import LedgerMap
+        from magnetar.pipeline.offloaded import offloaded_at
+
+        filed = as_file(summary)
+        at = offloaded_at(filed)
+        if at is None or self._unreadable_place == at.place:
+            return None
+        try:
+            cuts = LedgerMap(Path(), filed, live=False).cuts(low, high, size)
+        except (TierFailed, CannotOffload) as error:
+            self._unreadable_place = at.place
+            _log.warning("what lies in tiered storage is read through brokers: %s", error)
+            return None
+        return [
+            LedgerSlice(
+                *which, cut.low, cut.high, "", at.ledger_id, cut.start, cut.end, cut.entry_id, offloaded=(at,)
+            )
+            for cut in cuts
+        ]
+
+    def _cut_closed(
+        self, which: TopicPartition, summary: LedgerSummary, low: int, high: int, size: SliceSize
+    ) -> list[Slice] | None:
+        """Return slices of what lies on bookies, None where it is not to be had from them."""
+        closed = self._closed(summary)
+        return None if closed is None else self._cut(which, summary, closed, low, high, size)
 
     def _closed(self, summary: LedgerSummary) -> ClosedLedger | None:
         stored = self._get(metadata_path(self._ledgers_at, summary.ledger_id))

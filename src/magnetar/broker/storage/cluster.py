@@ -9,6 +9,7 @@ from magnetar.broker.cluster_settings import ClusterSettings
 from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.settings import Settings
 from magnetar.broker.storage.factories import MetadataStoreFactory, StorageEngineFactory
+from magnetar.broker.storage.tiering import make_tiers
 from magnetar.ledger.errors import StorageFailed
 from magnetar.ledger.port import LedgerEngine
 from magnetar.metadata.lock import DirectoryLock
@@ -151,4 +152,9 @@ class BookKeeperEngines(StorageEngineFactory):
             direct_bytes=cluster.bookkeeper_direct_bytes,
             max_entry_bytes=max(cluster.bookkeeper_max_entry_bytes, 1 << 20),
         )
-        return BookKeeperEngine(bookies, store, tail_bytes=cluster.bookkeeper_cache_bytes)
+        return BookKeeperEngine(
+            bookies,
+            store,
+            tail_bytes=cluster.bookkeeper_cache_bytes,
+            make_tiers=lambda: make_tiers(settings),
+        )

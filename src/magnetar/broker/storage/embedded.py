@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from magnetar.broker.errors import InvalidConfig
-from magnetar.broker.offload_settings import OffloadSettings
 from magnetar.broker.settings import Settings
 from magnetar.broker.storage.factories import MetadataStoreFactory, StorageEngineFactory
+from magnetar.broker.storage.tiering import make_tiers
 from magnetar.ledger.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
-from magnetar.ledger.offload.tiers import Tiers, TierSettings
 from magnetar.ledger.port import LedgerEngine
 from magnetar.metadata.lock import DirectoryLock
 from magnetar.metadata.memory import MemoryStore
@@ -80,21 +79,6 @@ class MemoryEngines(StorageEngineFactory):
                 "storage.url=memory: forgets its ledgers, so metadata.url must be memory:, too"
             )
         return MemoryEngine(store, root=held.directory)
-
-
-def make_tiers(settings: Settings) -> Tiers:
-    """Return tiered storage as the settings say that it is used."""
-    said = settings.of(OffloadSettings)
-    return Tiers(
-        TierSettings(
-            said.managed_ledger_offload_credential_id,
-            said.managed_ledger_offload_credential_secret,
-            said.managed_ledger_offload_read_buffer_size_in_bytes,
-            said.managed_ledger_offload_cache_bytes,
-            upload_threads=said.managed_ledger_offload_max_threads,
-            read_threads=said.managed_ledger_offload_read_threads,
-        )
-    )
 
 
 def _bare(setting: str, url: str) -> None:

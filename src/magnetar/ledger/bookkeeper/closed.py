@@ -19,11 +19,13 @@ import zlib
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from magnetar.ledger.errors import LedgerCorrupt, LedgerError, LedgerNotFound
+from magnetar.ledger.files.layout import file_bytes
 from magnetar.ledger.protobuf import fields
+from magnetar.ledger.values import LedgerSummary
 from magnetar.records.crc import crc32c
 from magnetar.records.errors import CorruptBatch
 
@@ -45,6 +47,11 @@ _TIMEOUT_S = 30.0
 
 class BookieUnreachable(LedgerError):
     """A bookie does not answer, or hangs up."""
+
+
+def as_file(summary: LedgerSummary) -> LedgerSummary:
+    """Return a ledger of bookies with the size that its file would have."""
+    return replace(summary, size=file_bytes(summary.entries, summary.size))
 
 
 class LedgerSegment(NamedTuple):

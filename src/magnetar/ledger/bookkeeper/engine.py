@@ -19,11 +19,14 @@ from magnetar.ledger.bookkeeper.opening import CheckpointNode, taken_over
 from magnetar.ledger.bookkeeper.shared import BookKeeperParts
 from magnetar.ledger.bookkeeper.streams import CursorStates
 from magnetar.ledger.bookkeeper.tail import Tail
+from magnetar.ledger.bookkeeper.tiering import GRACE_MS
 from magnetar.ledger.compaction_workers import CompactionWorkers
 from magnetar.ledger.cursor_keeper import CursorKeeper
 from magnetar.ledger.errors import LedgerError, metadata_failed
-from magnetar.ledger.info import decode_info, path_of
+from magnetar.ledger.files.tiering import delete_doomed, doomed_objects
+from magnetar.ledger.info import ManagedLedgerInfo, decode_info, path_of
 from magnetar.ledger.kept_cursors import ledger_of
+from magnetar.ledger.offload.tiers import Tiers
 from magnetar.ledger.port import (
     AppendInterceptor,
     LedgerEngine,
@@ -42,6 +45,8 @@ _log = logging.getLogger("magnetar.ledger")
 class BookKeeperEngine(LedgerEngine):
     """Logs on ``bookies``; ``metadata`` is the store that all brokers of the cluster share."""
 
+    can_offload = True
+
     def __init__(
         self,
         bookies: Bookies,
@@ -50,7 +55,9 @@ class BookKeeperEngine(LedgerEngine):
         clock: Callable[[], int] = wall_clock_ms,
         interceptors: Sequence[AppendInterceptor] = (),
         tail_bytes: int = TAIL_BYTES,
+        make_tiers: Callable[[], Tiers] = Tiers,
     ) -> None:
+        """``make_tiers`` is called when tiered storage is needed first."""
         super().__init__()
         self.bookies = bookies
         self.metadata = metadata
@@ -70,6 +77,8 @@ class BookKeeperEngine(LedgerEngine):
             self._dropped,
             self.release,
             self._kept,
+            make_tiers,
+            GRACE_MS,
         )
         self._logs: dict[str, BookKeeperLog] = {}
         self._opening: dict[str, asyncio.Future[BookKeeperLog]] = {}
@@ -163,12 +172,13 @@ class BookKeeperEngine(LedgerEngine):
     async def _delete(self, name: str, gone: asyncio.Future[None]) -> None:
         log = self._logs.get(name)
         try:
-            ledgers = await self.summaries(name) if log is None else await log.abandon()
-            ids = [each.ledger_id for each in ledgers if not each.compacted]
+            info = await self._stored(name) if log is None else await log.abandon()
+            ids = [each.ledger_id for each in info.files()]
             ids += await self._delete_cursors(name)
             await CheckpointNode(self.metadata, name).drop()
+            notes = doomed_objects(name, info.ledgers, self._shared.clock() + self._shared.grace_ms)
             with suppress(NotFound):
-                await self.metadata.commit([Delete(path_of(name), ANY)])
+                await self.metadata.commit([Delete(path_of(name), ANY), *notes])
         except MetadataError as error:
             raise metadata_failed(error) from error
         finally:
@@ -184,17 +194,30 @@ class BookKeeperEngine(LedgerEngine):
                 await self.metadata.commit([Delete(path, ANY)])
         return [ledger_id for stored in found.values() if (ledger_id := ledger_of(stored)) >= 0]
 
+    # -- tiered storage
+
+    @property
+    def tiers(self) -> Tiers:
+        return self._shared.tiers
+
+    def count_tier_cache(self, held: Callable[[int], None], has_room: Callable[[], bool]) -> None:
+        self._shared.counts_cache = held, has_room
+
+    async def delete_doomed(self) -> None:
+        await delete_doomed(self.metadata, lambda: self._shared.tiers, self._shared.clock())
+
     # -- what there is
 
     async def summaries(self, name: str) -> list[LedgerSummary]:
         log = self._logs.get(name)
-        if log is not None:
-            return log.ledgers()
+        return log.ledgers() if log is not None else (await self._stored(name)).readable()
+
+    async def _stored(self, name: str) -> ManagedLedgerInfo:
         try:
             stored = await self.metadata.get(path_of(name))
         except MetadataError as error:
             raise metadata_failed(error) from error
-        return [] if stored is None else decode_info(stored.value, name=name).files()
+        return ManagedLedgerInfo() if stored is None else decode_info(stored.value, name=name)
 
     def opened(self) -> list[ManagedLedger]:
         return list(self._logs.values())
@@ -205,4 +228,6 @@ class BookKeeperEngine(LedgerEngine):
         while self._tasks:
             await asyncio.wait(list(self._tasks))
         self._shared.workers.close()
+        if self._shared.used_tiers is not None:
+            self._shared.used_tiers.close()
         await self.bookies.close()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from magnetar.ledger.bookkeeper.appends import Appends
 from magnetar.ledger.bookkeeper.opening import (
@@ -18,6 +19,7 @@ from magnetar.ledger.bookkeeper.opening import (
 from magnetar.ledger.bookkeeper.reading import BookieReader
 from magnetar.ledger.bookkeeper.shared import BookKeeperParts, WrittenLog
 from magnetar.ledger.bookkeeper.streams import BookieSource, CopiesWriter
+from magnetar.ledger.bookkeeper.tiering import BookKeeperTiering, TieredReader
 from magnetar.ledger.compaction import EntrySource
 from magnetar.ledger.compactor import Compactor
 from magnetar.ledger.cursors import CursorStore
@@ -30,6 +32,7 @@ from magnetar.ledger.errors import (
     StorageFull,
 )
 from magnetar.ledger.files.ledger_list import NEXT, TRANSACTIONS, LedgerList
+from magnetar.ledger.files.tiering import doomed_objects
 from magnetar.ledger.info import ManagedLedgerInfo
 from magnetar.ledger.kept_cursors import KeptCursors
 from magnetar.ledger.port import (
@@ -49,6 +52,10 @@ from magnetar.records.batch import UNKNOWN_TIME
 from magnetar.records.compression import Buffer
 from magnetar.records.copied import copied_from
 from magnetar.records.entry import decode_entry, latest_timestamp
+
+if TYPE_CHECKING:
+    from magnetar.ledger.offload.place import TierPlace
+    from magnetar.metadata.ops import Op
 
 _log = logging.getLogger("magnetar.ledger")
 
@@ -87,7 +94,9 @@ class BookKeeperLog(WrittenLog):
         self._cursors: KeptCursors | None = None
         self.appends = Appends(self)
         self._compactor = Compactor(self, engine.leases, engine.workers, engine.one_compaction, engine.clock)
+        self._tiering = BookKeeperTiering(self, self._reader)
         self.remove(taken.left)
+        self._tiering.opened()
 
     @property
     def _info(self) -> ManagedLedgerInfo:
@@ -131,11 +140,12 @@ class BookKeeperLog(WrittenLog):
     # -- reading
 
     def _reader(self, ledger: LedgerSummary) -> BookieReader:
-        if ledger.offloaded:
-            raise LedgerNotFound(f"{self.name}: ledger {ledger.ledger_id} lies in tiered storage alone")
         found = self.readers.get(ledger.ledger_id)
-        if found is None:
-            found = reader_of(ledger, self.engine.bookies, self.engine.tail)
+        if found is None or found.is_tiered != ledger.offloaded:
+            if ledger.offloaded:
+                found = TieredReader(ledger, self.engine)
+            else:
+                found = reader_of(ledger, self.engine.bookies, self.engine.tail)
             self.readers[ledger.ledger_id] = found
         return found
 
@@ -169,11 +179,15 @@ class BookKeeperLog(WrittenLog):
     async def _or_copies(
         self, ledger: LedgerSummary, offset: int, max_bytes: int, end: int
     ) -> list[StoredEntry]:
-        """Return a ledger's entries or, if it made room for the compacted ledger meanwhile, what is left of them."""
+        """Return a ledger's entries, wherever it lies by now or, if it made room for the compacted ledger meanwhile,
+        what is left of them.
+        """
         try:
             return await self._reader(ledger).read(offset, max_bytes=max_bytes, up_to=end)
         except LedgerError:
-            now = next((each for each in self._info.ledgers if each.ledger_id == ledger.ledger_id), None)
+            now = self._now(ledger)
+            if now is not None and now.offloaded and not ledger.offloaded:
+                return await self._or_copies(now, offset, max_bytes, end)
             if now is not None and not now.compacted:
                 raise
             self.check_open()
@@ -192,13 +206,27 @@ class BookKeeperLog(WrittenLog):
                 continue
             if ledger.max_timestamp < timestamp_ms:
                 continue
-            reader = self._reader(ledger)
-            async for entry in reader.since(reader.points.before_time(timestamp_ms)):
-                if entry.last_offset >= self.high_watermark:
-                    return None
-                if self._is_found(entry, timestamp_ms):
-                    return entry
+            found = await self._in_ledger(ledger, timestamp_ms)
+            if found is not None:
+                return found if found.last_offset < self.high_watermark else None
         return None
+
+    async def _in_ledger(self, ledger: LedgerSummary, timestamp_ms: int) -> StoredEntry | None:
+        """Return a ledger's first entry of a time or later, or the first one that is not visible yet."""
+        try:
+            async for entry in self._reader(ledger).since_time(timestamp_ms):
+                if entry.last_offset >= self.high_watermark or self._is_found(entry, timestamp_ms):
+                    return entry
+        except LedgerError:
+            now = self._now(ledger)
+            if now is None or not now.offloaded or ledger.offloaded:
+                raise
+            return await self._in_ledger(now, timestamp_ms)
+        return None
+
+    def _now(self, ledger: LedgerSummary) -> LedgerSummary | None:
+        """Return what is known of a ledger by now, None if it has gone."""
+        return next((each for each in self._info.ledgers if each.ledger_id == ledger.ledger_id), None)
 
     def _is_found(self, entry: StoredEntry, timestamp_ms: int) -> bool:
         return entry.last_offset >= self.log_start_offset and latest_timestamp(entry.data) >= timestamp_ms
@@ -240,10 +268,19 @@ class BookKeeperLog(WrittenLog):
                 if copy[:2] == position:
                     return copy
         else:
-            found = await self._reader(ledger).at(position.entry_id)
+            found = await self._entry_in(ledger, position.entry_id)
             if found.last_offset < self.high_watermark:
                 return found
         raise LedgerNotFound(f"there is no entry {position.ledger_id}:{position.entry_id}")
+
+    async def _entry_in(self, ledger: LedgerSummary, entry_id: int) -> StoredEntry:
+        try:
+            return await self._reader(ledger).at(entry_id)
+        except LedgerError:
+            now = self._now(ledger)
+            if now is None or not now.offloaded or ledger.offloaded:
+                raise
+            return await self._entry_in(now, entry_id)
 
     async def offset_behind(self, position: Position) -> int:
         ledger = self._ledger_of(position)
@@ -352,6 +389,7 @@ class BookKeeperLog(WrittenLog):
         self, first_offset: int, is_done_with: Callable[[LedgerSummary], bool], *, is_order: bool = False
     ) -> None:
         gone: list[int] = []
+        dropped: list[LedgerSummary] = []
 
         def make(info: ManagedLedgerInfo) -> bool:
             before = {each.ledger_id for each in info.files()}
@@ -360,6 +398,7 @@ class BookKeeperLog(WrittenLog):
                 info.properties[TRIMMED] = str(first_offset)
             while info.ledgers and info.ledgers[0].sealed and is_done_with(info.ledgers[0]):
                 went = info.ledgers.pop(0)
+                dropped.append(went)
                 start = max(start, went.last_offset + 1)
                 if went.compacted and info.compacted and info.compacted.horizon_offset < start:
                     info.compacted = None
@@ -374,10 +413,23 @@ class BookKeeperLog(WrittenLog):
 
         def counts() -> None:
             self.log_start_offset = int(self._info.properties[FIRST])
-            self.remove(gone)
+            self.remove([*gone, *(each.ledger_id for each in dropped if each.offloaded)])
             self.tell_moved()
 
-        await self.list.change(make, counts)
+        await self.list.change(make, counts, beside=lambda: self._doomed(dropped))
+
+    def _doomed(self, dropped: Sequence[LedgerSummary]) -> list[Op]:
+        return doomed_objects(self.name, dropped, self.engine.clock() + self.engine.grace_ms)
+
+    # -- tiered storage
+
+    async def offload(self, ledger_id: int, place: TierPlace) -> None:
+        self.check_open()
+        await self._tiering.offload(ledger_id, place)
+
+    async def delete_local(self, ledger_ids: Collection[int]) -> None:
+        self.check_open()
+        await self._tiering.delete_local(ledger_ids)
 
     def remove(self, ledger_ids: Sequence[int]) -> None:
         """Let go of ledgers that nothing refers to."""
@@ -424,13 +476,16 @@ class BookKeeperLog(WrittenLog):
 
     async def put_in_place(self, compacted: Compacted, sizes: Mapping[int, int]) -> None:
         gone: list[int] = []
+        replaced: list[LedgerSummary] = []
 
         def make(info: ManagedLedgerInfo) -> bool:
             before = {each.ledger_id for each in info.files()}
             info.properties.pop(DRAFT, None)
             for at, each in enumerate(info.ledgers):
                 if each.ledger_id in sizes:
-                    info.ledgers[at] = replace(each, compacted=True, size=sizes[each.ledger_id])
+                    replaced.append(each)
+                    size = sizes[each.ledger_id]
+                    info.ledgers[at] = replace(each, compacted=True, size=size, offload=None)
             info.compacted = compacted
             gone.extend(before - {each.ledger_id for each in info.files()})
             return True
@@ -439,7 +494,12 @@ class BookKeeperLog(WrittenLog):
             self.remove(gone)
             self.tell_moved()
 
-        await self.list.change(make, counts, lambda: self.remove([compacted.ledger.ledger_id]))
+        await self.list.change(
+            make,
+            counts,
+            lambda: self.remove([compacted.ledger.ledger_id]),
+            lambda: self._doomed(replaced),
+        )
 
     # -- transactions
 
@@ -531,8 +591,8 @@ class BookKeeperLog(WrittenLog):
             self.engine.dropped(self)
             self.tell_closed()
 
-    async def abandon(self) -> list[LedgerSummary]:
-        """Let go of it, since it is deleted: whatever is on its way is for nothing. Return its ledgers."""
+    async def abandon(self) -> ManagedLedgerInfo:
+        """Let go of it, since it is deleted: whatever is on its way is for nothing. Return what there is of it."""
         if self._cursors is not None:
             await self._cursors.end()
         async with self.list.changing:
@@ -541,7 +601,7 @@ class BookKeeperLog(WrittenLog):
             self.appends.give_up(self.closed)
             self.tell_moved()
             self.tell_closed()
-        return self._info.files()
+        return self._info
 
     def tell_closed(self) -> None:
         """Tell holders once why it is closed."""

@@ -17,7 +17,7 @@ from uuid import uuid4
 from magnetar.ledger.bookkeeper.bookies import Bookies
 from magnetar.ledger.bookkeeper.reading import BookieReader
 from magnetar.ledger.bookkeeper.tail import Tail
-from magnetar.ledger.errors import LedgerError, metadata_failed
+from magnetar.ledger.errors import LedgerCorrupt, LedgerError, metadata_failed
 from magnetar.ledger.files.ledger_list import EPOCH, check_epoch
 from magnetar.ledger.info import ROOT, ManagedLedgerInfo, decode_info, encode_info, path_of
 from magnetar.ledger.port import LedgerSummary, Snapshot
@@ -154,7 +154,12 @@ async def _settle(
     next_offset = int(info.properties.get(INDEX, -1)) + 1
     settled: list[LedgerSummary] = []
     for at, ledger in enumerate(info.ledgers):
-        if not ledger.sealed and not ledger.offloaded:
+        if not ledger.sealed and ledger.offloaded:
+            raise LedgerCorrupt(
+                f"managed ledger {name}: ledger {ledger.ledger_id} was offloaded by a broker of Pulsar's, and lies"
+                " there alone: it has no index of offsets, and is not read here"
+            )
+        if not ledger.sealed:
             try:
                 ledger = await _sealed(ledger, bookies, kept, next_offset if at else -1)
             except LedgerError as error:

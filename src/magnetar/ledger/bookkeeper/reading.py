@@ -64,6 +64,9 @@ class Points:
 class BookieReader:
     """Reads one ledger. ``entries`` and ``size`` grow as long as it is written."""
 
+    is_tiered = False
+    """Whether it is read from tiered storage."""
+
     def __init__(
         self,
         ledger_id: int,
@@ -88,10 +91,14 @@ class BookieReader:
         if self.entries % _EVERY == 0:
             self.points.add(self.entries, next_offset, latest_ms)
 
+    async def ready(self) -> None:
+        """Know where what lies; raise ``LedgerError``."""
+
     async def read(self, offset: int, *, max_bytes: int, up_to: int) -> list[StoredEntry]:
         """Return entries from the one that holds ``offset``, below ``up_to``, as many as fit; one if there is one."""
         found: list[StoredEntry] = []
         size = 0
+        await self.ready()
         async for entry in self.since(await self._entry_of(offset), max_bytes):
             if entry.last_offset < offset:
                 continue
@@ -107,14 +114,15 @@ class BookieReader:
         """Return all entries from one on, asking for about so many bytes at once."""
         left = some_bytes
         while entry_id < self.entries:
-            chunk = await self._some(entry_id, left)
+            chunk = await self.some(entry_id, left)
             for entry in chunk:
                 left -= len(entry.data)
                 yield entry
             entry_id = chunk[-1].entry_id + 1
             left = left if left > 0 else some_bytes
 
-    async def _some(self, entry_id: int, max_bytes: int) -> list[StoredEntry]:
+    async def some(self, entry_id: int, max_bytes: int) -> list[StoredEntry]:
+        """Return entries from one on, about so many bytes, and one at least."""
         found = []
         while (kept := self._tail.get(self.ledger_id, entry_id)) is not None:
             found.append(kept)
@@ -141,11 +149,17 @@ class BookieReader:
                 " brokerEntryMetadataInterceptors names AppendIndexMetadataInterceptor"
             ) from None
 
+    async def since_time(self, timestamp_ms: int) -> AsyncIterator[StoredEntry]:
+        """Return all entries from one on before which all is known to be earlier."""
+        await self.ready()
+        async for entry in self.since(self.points.before_time(timestamp_ms)):
+            yield entry
+
     async def at(self, entry_id: int) -> StoredEntry:
         """Return one entry; raise ``LedgerNotFound``."""
         if not 0 <= entry_id < self.entries:
             raise LedgerNotFound(f"there is no entry {self.ledger_id}:{entry_id}")
-        (found,) = (await self._some(entry_id, 1))[:1]
+        (found,) = (await self.some(entry_id, 1))[:1]
         return found
 
     async def _entry_of(self, offset: int) -> int:

@@ -18,6 +18,7 @@ from magnetar.ledger.cursor_keeper import CursorKeeper
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.files.ledger_list import LedgerList
 from magnetar.ledger.leases import Leases
+from magnetar.ledger.offload.tiers import Tiers
 from magnetar.ledger.port import AppendInterceptor, TakenBack
 from magnetar.metadata import MetadataStore
 
@@ -42,6 +43,23 @@ class BookKeeperParts:
     release: Callable[[str], Coroutine[Any, Any, None]]
     kept: Callable[[float, int], None]
     """Count an append that is kept now: how long that took, in seconds, and its bytes."""
+    make_tiers: Callable[[], Tiers]
+    grace_ms: int
+    """For so long another broker may go on writing objects of an attempt that this one gives up."""
+    has_doomed: bool = True
+    """Brokers delete for each other, so there may always be something."""
+    counts_cache: tuple[Callable[[int], None], Callable[[], bool]] | None = None
+    used_tiers: Tiers | None = None
+    """Tiered storage, if anything has needed it."""
+
+    @property
+    def tiers(self) -> Tiers:
+        """Tiered storage; made when somebody first needs it."""
+        if self.used_tiers is None:
+            self.used_tiers = self.make_tiers()
+            if self.counts_cache is not None:
+                self.used_tiers.cache.held, self.used_tiers.cache.has_room = self.counts_cache
+        return self.used_tiers
 
 
 class WrittenLog(CompactableLog):

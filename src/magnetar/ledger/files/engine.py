@@ -242,7 +242,7 @@ class FilesEngine(LedgerEngine):
         if self.shared.has_doomed:
             self.shared.has_doomed = False
             try:
-                await delete_doomed(self.metadata, lambda: self.shared.tiers)
+                await delete_doomed(self.metadata, lambda: self.shared.tiers, self.shared.clock())
             except BaseException:
                 self.shared.has_doomed = True
                 raise

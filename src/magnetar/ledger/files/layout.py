@@ -37,6 +37,11 @@ class LedgerFrame(NamedTuple):
     entry: memoryview
 
 
+def file_bytes(entries: int, entry_bytes: int) -> int:
+    """Return how long the file of a ledger of so many entries is, which take ``entry_bytes`` themselves."""
+    return HEADER_BYTES + entries * FRAME_BYTES + entry_bytes
+
+
 def ledger_path(root: Path, ledger_id: int) -> Path:
     """Return where a ledger's file lies below the data directory."""
     return root / "ledgers" / f"{ledger_id >> 10:06x}" / f"{ledger_id:016x}.ledger"

@@ -25,7 +25,7 @@ from magnetar.ledger.files.reading import LogReader
 from magnetar.ledger.files.recovery import Recovery
 from magnetar.ledger.files.shared import EngineParts
 from magnetar.ledger.files.state import LogState
-from magnetar.ledger.files.tiering import LogTiering
+from magnetar.ledger.files.tiering import FilesTiering
 from magnetar.ledger.files.trimming import Trimmer
 from magnetar.ledger.info import ManagedLedgerInfo
 from magnetar.ledger.kept_cursors import KeptCursors
@@ -94,7 +94,7 @@ class FilesManagedLedger(CompactableLog):
         self.checkpoints = self._appender.checkpoints
         self.reader = LogReader(shared, self.state, self._appender.write_gathered)
         self._trimmer = Trimmer(shared, self.state, self._appender)
-        self._tiering = LogTiering(shared, self.state, self.checkpoints)
+        self._tiering = FilesTiering(shared, self.state, self.checkpoints)
         self._ledgers = CompactedLedgers(
             shared, self.state, self.reader, self._appender.lazy, self.checkpoints
         )

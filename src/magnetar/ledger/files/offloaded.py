@@ -113,28 +113,27 @@ def _damaged(where: str, block: DataBlock, at: int) -> LedgerCorrupt:
     )
 
 
-class OffloadedLedger(LedgerFile):
-    """One of them, for the event loop: blocks come from the cache or in threads, ahead of who reads on."""
+class OffloadedBlocks:
+    """Blocks of one ledger for the event loop: from the cache or in threads, ahead of who reads on."""
 
-    __slots__ = ("_loading", "_objects", "_tiers")
+    __slots__ = ("_loading", "_tiers", "ledger_id", "objects")
 
-    def __init__(self, shared: EngineParts, tiers: Tiers, objects: OffloadedObjects) -> None:
-        super().__init__(shared.root, shared.files, objects.index, shared.work.in_thread)
-        self.path = Path(objects.where)
+    def __init__(self, tiers: Tiers, objects: OffloadedObjects) -> None:
+        self.ledger_id = objects.ledger_id
+        self.objects = objects
         self._tiers = tiers
-        self._objects = objects
         self._loading: dict[int, asyncio.Future[list[bytes]]] = {}
 
-    async def _bytes(self, size: int, at: int) -> bytes:
-        first, last = self._objects.covering(size, at)
+    async def some(self, first: int, last: int) -> list[bytes]:
+        """Return blocks ``first`` to ``last`` as the ledger's own file held them; raise ``LedgerError``."""
         cache = self._tiers.cache
         reads_on = first > 0 and (self.ledger_id, first - 1) in cache
         pieces = [await self._block(number, last, reads_on) for number in range(first, last + 1)]
         if (reads_on or first == 0) and self._tiers.settings.ahead and cache.has_room():
             following = last + 1
-            if following < len(self._objects.found.blocks) and not self._is_coming(following):
+            if following < len(self.objects.found.blocks) and not self._is_coming(following):
                 self._begin(following, following + self._tiers.settings.ahead - 1)
-        return self._objects.cut(pieces, first, size, at)
+        return pieces
 
     def _is_coming(self, number: int) -> bool:
         return number in self._loading or (self.ledger_id, number) in self._tiers.cache
@@ -153,11 +152,11 @@ class OffloadedLedger(LedgerFile):
 
     def _begin(self, first: int, last: int) -> None:
         """Have blocks from ``first`` on be brought, up to ``last`` or to the next one that is here or on its way."""
-        last = min(last, first + _BLOCKS_AT_ONCE - 1, len(self._objects.found.blocks) - 1)
+        last = min(last, first + _BLOCKS_AT_ONCE - 1, len(self.objects.found.blocks) - 1)
         end = first + 1
         while end <= last and not self._is_coming(end):
             end += 1
-        coming = self._tiers.reading(lambda: self._objects.frames(first, end - 1))
+        coming = self._tiers.reading(lambda: self.objects.frames(first, end - 1))
         for number in range(first, end):
             self._loading[number] = coming
         coming.add_done_callback(lambda done: self._came(first, end, done))
@@ -171,13 +170,32 @@ class OffloadedLedger(LedgerFile):
             self._tiers.cache.add((self.ledger_id, number), block)
             self._tiers.bytes_read += len(block)
 
+
+class OffloadedLedger(LedgerFile):
+    """One of them, read as a file is."""
+
+    __slots__ = ("_blocks", "_objects")
+
+    def __init__(self, shared: EngineParts, blocks: OffloadedBlocks) -> None:
+        super().__init__(shared.root, shared.files, blocks.objects.index, shared.work.in_thread)
+        self.path = Path(blocks.objects.where)
+        self._blocks = blocks
+        self._objects = blocks.objects
+
+    async def _bytes(self, size: int, at: int) -> bytes:
+        first, last = self._objects.covering(size, at)
+        return self._objects.cut(await self._blocks.some(first, last), first, size, at)
+
     def read_apart(self, size: int, at: int) -> bytes:
         first, last = self._objects.covering(size, at)
         return self._objects.cut(self._objects.frames(first, last), first, size, at)
 
 
-async def open_offloaded(shared: EngineParts, tiers: Tiers, summary: LedgerSummary) -> OffloadedLedger:
-    """Return a ledger that lies in tiered storage alone, to read from; raise ``LedgerError``."""
+async def open_blocks(tiers: Tiers, summary: LedgerSummary) -> OffloadedBlocks:
+    """Return the blocks of a ledger that is in tiered storage; raise ``LedgerError``.
+
+    ``summary.size`` is that of the ledger's file, whether it has one or not.
+    """
     offload = summary.offload
     assert offload is not None
     place = place_of(offload)
@@ -190,4 +208,4 @@ async def open_offloaded(shared: EngineParts, tiers: Tiers, summary: LedgerSumma
                 f"ledger {summary.ledger_id} is not where the metadata says: {error}"
             ) from error
 
-    return OffloadedLedger(shared, tiers, await tiers.reading(objects))
+    return OffloadedBlocks(tiers, await tiers.reading(objects))

@@ -87,9 +87,12 @@ class LogReader:
     async def _opened(self, summary: LedgerSummary) -> LedgerFile:
         if not summary.offloaded:
             return await self._shared.open_sealed(summary)
-        from magnetar.ledger.files.offloaded import open_offloaded  # most brokers have nothing there
+        from magnetar.ledger.files.offloaded import (  # most brokers have nothing there
+            OffloadedLedger,
+            open_blocks,
+        )
 
-        return await open_offloaded(self._shared, self._shared.tiers, summary)
+        return OffloadedLedger(self._shared, await open_blocks(self._shared.tiers, summary))
 
     async def entry(self, position: Position) -> StoredEntry:
         """Do as `ManagedLedger.entry`."""

@@ -71,6 +71,7 @@ class EngineParts:
         """Of the journal in this process."""
         self.has_doomed = True
         """Whether there may be objects in tiered storage that are to be deleted; at the start nobody knows."""
+        self.grace_ms = 0  # whoever wrote here before has ended
         self._make_tiers = make_tiers
         self.counts_cache: tuple[Callable[[int], None], Callable[[], bool]] | None = None
         self.used_tiers: Tiers | None = None

@@ -1,9 +1,10 @@
 """Objects that nothing refers to any more, until they are deleted: noted in the commit that lets go of them.
 
-    /magnetar/offload-deletions/UUID   {"log": NAME, "objects": [[DRIVER, PLACE, UUID, LEDGER], ...]}
+    /magnetar/offload-deletions/UUID   {"log": NAME, "objects": [[DRIVER, PLACE, UUID, LEDGER], ...], "not_before": MS}
 
-So a crash, or a store that is down for a day, leaves nothing behind that nobody knows of. Before anything is deleted it
-is looked up once more whether the log refers to it: then it stays.
+``not_before`` is there where another process may still be writing them: what it wrote behind the deletion would be
+known to nobody. So a crash, or a store that is down for a day, leaves nothing behind that nobody knows of. Before
+anything is deleted it is looked up once more whether the log refers to it: then it stays.
 """
 
 from __future__ import annotations
@@ -37,8 +38,12 @@ class Doomed(NamedTuple):
     ledger_id: int
 
 
-def note_of(log: str, gone: Iterable[LedgerSummary]) -> list[Op]:
-    """Return what notes that the objects of these ledgers are to be deleted; nothing if they have none."""
+def note_of(log: str, gone: Iterable[LedgerSummary], not_before_ms: int = 0) -> list[Op]:
+    """Return what notes that the objects of these ledgers are to be deleted; nothing if they have none.
+
+    ``not_before_ms`` counts where one of them may not be complete.
+    """
+    gone = list(gone)
     objects = [
         Doomed(each.offload.driver, dict(each.offload.place), each.offload.uuid, each.ledger_id)
         for each in gone
@@ -46,7 +51,10 @@ def note_of(log: str, gone: Iterable[LedgerSummary]) -> list[Op]:
     ]
     if not objects:
         return []
-    value = json.dumps({"log": log, "objects": objects}, separators=(",", ":")).encode()
+    told: dict[str, object] = {"log": log, "objects": objects}
+    if not_before_ms and any(each.offload is not None and not each.offload.complete for each in gone):
+        told["not_before"] = not_before_ms
+    value = json.dumps(told, separators=(",", ":")).encode()
     return [Put(f"{ROOT}/{uuid.uuid4()}", value, ANY)]
 
 
@@ -56,8 +64,12 @@ def read_note(value: bytes) -> tuple[str, list[Doomed]]:
     return str(said["log"]), [Doomed(*each) for each in said["objects"]]
 
 
-async def delete_noted(store: MetadataStore, tiers: Tiers) -> int:
-    """Delete what is noted, but for what its log refers to all the same; return how many objects went.
+def _is_due(value: bytes, now_ms: int) -> bool:
+    return int(json.loads(value).get("not_before", 0)) <= now_ms
+
+
+async def delete_noted(store: MetadataStore, tiers: Tiers, now_ms: int) -> int:
+    """Delete what is noted and due, but for what its log refers to all the same; return how many objects went.
 
     What cannot be deleted now stays noted, and is raised (``TierFailed``) when all else is done.
     """
@@ -66,7 +78,7 @@ async def delete_noted(store: MetadataStore, tiers: Tiers) -> int:
         notes = await store.get_tree(ROOT)
         for path, stored in notes.items():
             log, doomed = read_note(stored.value)
-            if any(each.uuid in tiers.uploading for each in doomed):
+            if any(each.uuid in tiers.uploading for each in doomed) or not _is_due(stored.value, now_ms):
                 continue
             kept = await _referenced(store, log)
             try:

@@ -1,0 +1,460 @@
+"""Ledgers of real bookies in tiered storage: read as before by whoever has the log, whole after a crash anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from magnetar.ledger.errors import LedgerCorrupt, LedgerError, LedgerFenced, TierFailed
+from magnetar.ledger.info import decode_info, encode_info, path_of
+from magnetar.ledger.offload.deletions import ROOT
+from magnetar.ledger.offload.place import TierPlace
+from magnetar.ledger.offload.tiers import Tiers, TierSettings
+from magnetar.ledger.port import CompactionRules, LedgerPolicy, ManagedLedger, Position, StoredEntry
+from magnetar.metadata import ANY, Put
+from magnetar.records.entry import latest_timestamp
+from tests.cluster.servers import Cluster, class_path
+from tests.ledger.entries import NOW_MS, append, read_all
+from tests.offload.conftest import aws_keys, place, s3  # noqa: F401 - fixtures
+from tests.offload.house import NAME, SMALL, filled, sealed
+from tests.offload.test_engine import objects, offloaded, plain
+
+class_path()  # skips the module where BookKeeper cannot be run
+pytestmark = [pytest.mark.slow]
+
+from magnetar.ledger.bookkeeper.bookies import Bookies  # noqa: E402
+from magnetar.ledger.bookkeeper.engine import BookKeeperEngine  # noqa: E402
+from magnetar.ledger.bookkeeper.tiering import GRACE_MS, LEAVING, EntryFeed  # noqa: E402
+from magnetar.ledger.files.tiering import LogTiering  # noqa: E402
+from tests.cluster.test_bookkeeper_engine import BookKeeperHouse  # noqa: E402
+
+
+class TieredBookieHouse(BookKeeperHouse):
+    """An engine on bookies; what its memory has of the newest entries is next to nothing, so that it reads."""
+
+    def __init__(self, cluster: Cluster, root: str = "", settings: TierSettings = SMALL) -> None:
+        super().__init__(cluster, root)
+        self.settings = settings
+
+    def make_engine(self, bookies: Bookies) -> BookKeeperEngine:
+        return BookKeeperEngine(
+            bookies,
+            self.metadata,
+            clock=lambda: self.now_ms,
+            tail_bytes=1,
+            make_tiers=lambda: Tiers(self.settings),
+        )
+
+    async def log(self, **policy: object) -> ManagedLedger:
+        policy = {"max_ledger_entries": 200, "retention_ms": -1, **policy}
+        return await self.engine.open(NAME, LedgerPolicy(**policy))  # type: ignore[arg-type]
+
+    async def on_bookies(self) -> set[int]:
+        """Return which of the log's ledgers bookies still have."""
+        while self.engine._tasks:
+            await asyncio.wait(list(self.engine._tasks))
+        found = {int("".join(path.split("/")[-2:]).replace("L", "")) for path in await self._ids()}
+        stored = await self.metadata.get(path_of(NAME))
+        assert stored is not None
+        return found & {each.ledger_id for each in decode_info(stored.value).ledgers}
+
+
+@pytest.fixture
+async def house(cluster: Cluster) -> AsyncIterator[TieredBookieHouse]:
+    house = TieredBookieHouse(cluster)
+    await house.begin()
+    yield house
+    await house.end()
+
+
+async def other_house(house: TieredBookieHouse) -> TieredBookieHouse:
+    """Return another broker of the same cluster."""
+    other = TieredBookieHouse(house.cluster, house.root, house.settings)
+    await other.begin()
+    return other
+
+
+async def test_everything_is_read_as_before_by_whoever_has_the_log(
+    house: TieredBookieHouse,
+    place: TierPlace,  # noqa: F811
+) -> None:
+    log = await house.log()
+    await filled(log, 1000)
+    before = await read_all(log)
+    found = plain(before)
+    times = [latest_timestamp(each.data) for each in before]
+    ids = sealed(log)
+    for ledger_id in ids:
+        await log.offload(ledger_id, place)
+    assert await house.on_bookies() >= set(ids), "until somebody says otherwise they are here as well"
+    await log.delete_local(ids)
+    assert not await house.on_bookies() & set(ids)
+    assert house.engine.tiers.bytes_read == 0
+    other = await other_house(house)
+    for now in (house, other):
+        log = await now.log()
+        assert all(each.offloaded for each in log.ledgers() if each.ledger_id in ids)
+        assert plain(await read_all(log)) == found
+        assert plain(await read_all(log, max_bytes=1)) == found
+        for number in (0, 1, 199, 200, 555, 999):
+            ledger_id, entry_id, last, data = found[number]
+            entry = await log.entry(Position(ledger_id, entry_id))
+            assert (entry.last_offset, bytes(entry.data)) == (last, data)
+            by_time = await log.find_by_time(times[number])
+            assert by_time is not None
+            assert by_time[:3] == found[number][:3]
+            by_half = await log.find_first(lambda entry, least=last: entry.last_offset >= least)  # type: ignore[misc]
+            assert by_half is not None
+            assert by_half.last_offset == last
+            assert await log.offset_behind(Position(ledger_id, entry_id)) == last + 1
+            (one, *_) = await log.read(last, max_bytes=1)
+            assert one[:3] == found[number][:3]
+        latest = await log.find_max_timestamp()
+        assert latest is not None
+        assert latest[:3] == found[-1][:3]
+        assert now.engine.tiers.bytes_read > 100_000
+        assert 0 < now.engine.tiers.cache.size <= SMALL.cache_bytes
+    await other.end()
+
+
+async def test_readers_that_come_while_bookies_let_go_see_all(
+    house: TieredBookieHouse,
+    place: TierPlace,  # noqa: F811
+) -> None:
+    log = await house.log()
+    await filled(log, 1000)
+    found = plain(await read_all(log))
+    for ledger_id in sealed(log):
+        await log.offload(ledger_id, place)
+
+    async def positions() -> list[tuple[int, int, int, bytes]]:
+        return plain([await log.entry(Position(each[0], each[1])) for each in found])
+
+    async def times() -> list[StoredEntry | None]:
+        return [await log.find_by_time(NOW_MS + 10 * number) for number in range(0, 1000, 7)]
+
+    readers = [asyncio.ensure_future(work) for work in (read_all(log), read_all(log, max_bytes=900))]
+    at_positions, by_time = asyncio.ensure_future(positions()), asyncio.ensure_future(times())
+    for ledger_id in sealed(log):
+        await log.delete_local([ledger_id])
+        await house.on_bookies()
+    for reader in readers:
+        assert plain(await reader) == found
+    assert await at_positions == found
+    assert all(each is not None for each in await by_time)
+
+
+@pytest.mark.parametrize("how", ["read", "entry", "find_by_time"])
+async def test_a_ledger_that_goes_within_a_read_is_read_there(
+    house: TieredBookieHouse,
+    tmp_path: Path,
+    how: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    there = TierPlace("filesystem", path=str(tmp_path / "tiers"))
+    await filled(await house.log(), 200)
+    await house.reopen()  # whoever wrote it reads by what it wrote it with
+    log = await house.log()
+    (first,) = sealed(log)
+    found = plain(await read_all(log))
+    await log.offload(first, there)
+    bookies, original, overtaken = house.engine.bookies, house.engine.bookies.read, []
+
+    async def late(ledger_id: int, low: int, high: int) -> list[bytes]:
+        if ledger_id == first and not overtaken:
+            overtaken.append(ledger_id)
+            await log.delete_local([first])
+            await house.on_bookies()
+        return await original(ledger_id, low, high)
+
+    monkeypatch.setattr(bookies, "read", late)
+    if how == "read":
+        assert plain(await read_all(log)) == found
+    elif how == "entry":
+        assert plain([await log.entry(Position(first, 77))]) == [found[77]]
+    else:
+        by_time = await log.find_by_time(NOW_MS + 10 * 77)
+        assert by_time is not None
+        assert plain([by_time]) == [found[77]]
+    assert overtaken
+
+
+async def test_compaction_reads_what_lies_there_and_its_objects_go(
+    house: TieredBookieHouse,
+    place: TierPlace,  # noqa: F811
+) -> None:
+    log = await house.log()
+    await filled(log, 400)
+    await offloaded(log, place)
+    assert await log.compact(CompactionRules(replaces=True, null_keys=True))
+    assert log.compacted is not None
+    assert log.compacted.ledger.entries == 400
+    assert all(each.compacted and each.offload is None for each in log.ledgers() if each.entries)
+    assert objects(place)
+    await house.engine.delete_doomed()
+    assert not objects(place)
+    assert len(await log.read_compacted(0, max_bytes=1 << 30)) > 0
+
+
+@pytest.mark.parametrize("how", ["retention", "trim", "delete", "delete closed"])
+async def test_objects_go_with_what_they_are_of(house: TieredBookieHouse, tmp_path: Path, how: str) -> None:
+    there = TierPlace("filesystem", path=str(tmp_path / "tiers"))
+    log = await house.log(retention_ms=1000)
+    await filled(log, 600)
+    await offloaded(log, there)
+    kept = 0
+    assert len(objects(there)) == 6
+    if how == "retention":
+        house.now_ms = NOW_MS + 10 * 450
+        await log.retain(house.now_ms)
+        kept = 4
+    elif how == "trim":
+        await log.trim(log.ledgers()[1].first_offset)
+        kept = 4
+    else:
+        if how == "delete closed":
+            await house.reopen()
+        await house.engine.delete(NAME)
+    await house.reopen()  # as after a crash between the two
+    await house.engine.delete_doomed()
+    assert len(objects(there)) == kept
+    assert await house.metadata.children(ROOT) == []
+    if kept:
+        log = await house.log()
+        assert (await read_all(log))[0].last_offset >= log.log_start_offset > 0
+
+
+class Crashed(Exception):
+    """What a broker that is not there any more does."""
+
+
+class Mortal:
+    """A broker that takes no step behind the N-th: whatever changes anything outside of it is one, or two."""
+
+    def __init__(self, fatal: int) -> None:
+        self.fatal = fatal
+        self.taken = 0
+
+    @property
+    def is_dead(self) -> bool:
+        return self.taken >= self.fatal
+
+    def step(self) -> None:
+        if self.is_dead:
+            raise Crashed
+        self.taken += 1
+
+    def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*given: Any) -> Any:
+            self.step()
+            result = call(*given)
+            self.step()
+            return result
+
+        return called
+
+    def around_async(self, call: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+        async def called(*given: Any) -> Any:
+            self.step()
+            result = await call(*given)
+            self.step()
+            return result
+
+        return called
+
+
+async def test_a_crash_at_every_step_loses_nothing_and_leaves_nothing(
+    house: TieredBookieHouse, tmp_path: Path
+) -> None:
+    there = TierPlace("filesystem", path=str(tmp_path / "tiers"))
+    await filled(await house.log(), 400)
+    found = plain(await read_all(await house.log()))
+    crashed: list[TieredBookieHouse] = [house]
+    steps = 0
+    while True:
+        steps += 1
+        now = await other_house(house)
+        log = await now.log()  # which takes it from the one that crashed
+        assert plain(await read_all(log)) == found
+        mortal, store = Mortal(steps), now.engine.tiers.store(there)
+        for name in ("put", "size", "delete"):
+            setattr(store, name, mortal.around(getattr(store, name)))
+        now.metadata.commit = mortal.around_async(now.metadata.commit)  # type: ignore[method-assign]
+        now.engine.bookies.delete = mortal.around_async(now.engine.bookies.delete)  # type: ignore[method-assign]
+        try:
+            for ledger_id in sealed(log):
+                await log.offload(ledger_id, there)
+            await log.delete_local(sealed(log))
+            await now.on_bookies()
+        except Crashed:
+            pass
+        finally:
+            del now.metadata.commit, now.engine.bookies.delete
+        crashed.append(now)
+        if not mortal.is_dead:
+            break
+    assert steps > 10
+    mortal.fatal = 1 << 30
+    assert plain(await read_all(log)) == found
+    ids = set(sealed(log))
+    assert not await now.on_bookies() & ids
+    now.now_ms += GRACE_MS + 1
+    await now.engine.delete_doomed()
+    assert len(objects(there)) == 2 * len(ids), "nothing is left of attempts that crashed"
+    assert await now.metadata.children(ROOT) == []
+    for each in crashed[1:]:
+        await each.end()
+
+
+async def test_what_bookies_could_not_let_go_of_they_do_later(
+    house: TieredBookieHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = TierPlace("filesystem", path=str(tmp_path / "tiers"))
+    log = await house.log()
+    await filled(log, 200)
+
+    async def fails(ledger_id: int) -> None:
+        raise LedgerError("bookies are away")
+
+    monkeypatch.setattr(house.engine.bookies, "delete", fails)
+    await offloaded(log, there)
+    (first,) = sealed(log)
+    assert first in await house.on_bookies()
+    other = await other_house(house)
+    await other.log()
+    assert first not in await other.on_bookies()
+    await other.end()
+
+
+async def test_an_owner_that_is_late_completes_nothing_and_what_it_wrote_goes(
+    house: TieredBookieHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = TierPlace("filesystem", path=str(tmp_path / "tiers"))
+    log = await house.log()
+    await filled(log, 200)
+    found = plain(await read_all(log))
+    (first,) = sealed(log)
+    others: list[TieredBookieHouse] = []
+    original = LogTiering._complete
+
+    async def overtaken(tiering: LogTiering, *given: Any) -> None:
+        monkeypatch.setattr(LogTiering, "_complete", original)
+        others.append(await other_house(house))
+        taken = await others[0].log()
+        await taken.offload(first, there)
+        others[0].now_ms += GRACE_MS + 1
+        await others[0].engine.delete_doomed()
+        assert len(objects(there)) == 2, "the late one's were deleted"
+        others[0].now_ms = house.now_ms
+        await original(tiering, *given)
+
+    monkeypatch.setattr(LogTiering, "_complete", overtaken)
+    with pytest.raises(LedgerFenced):
+        await log.offload(first, there)
+    (other,) = others
+    assert len(await other.metadata.children(ROOT)) == 1, "it is noted once more"
+    await other.engine.delete_doomed()
+    assert len(await other.metadata.children(ROOT)) == 1, "for as long as somebody may be late"
+    other.now_ms += GRACE_MS + 1
+    await other.engine.delete_doomed()
+    assert await other.metadata.children(ROOT) == []
+    assert plain(await read_all(await other.log())) == found
+    await other.end()
+
+
+async def test_what_is_damaged_there_is_refused_and_bookies_keep_what_could_not_be_read(
+    house: TieredBookieHouse, tmp_path: Path
+) -> None:
+    tiers = tmp_path / "tiers"
+    there = TierPlace("filesystem", path=str(tiers))
+    log = await house.log()
+    await filled(log, 200)
+    found = plain(await read_all(log))
+    (first,) = sealed(log)
+    await log.offload(first, there)
+    (index,) = tiers.glob("*-index")
+    whole = index.read_bytes()
+    size = int.from_bytes(whole[4:8], "big")
+    index.write_bytes(whole[:size])  # as a broker of Pulsar's writes it
+    await log.delete_local([first])
+    assert not log.ledgers()[0].offloaded
+    index.write_bytes(whole)
+    await log.delete_local([first])
+    assert log.ledgers()[0].offloaded
+    data = next(path for path in tiers.iterdir() if path.name.endswith(f"-ledger-{first}"))
+    good = data.read_bytes()
+    refused = 0
+    for at in range(200, len(good), len(good) // 30):
+        data.write_bytes(good[:at] + bytes([good[at] ^ 0x10]) + good[at + 1 :])
+        house.engine.tiers.cache.forget(first)
+        try:
+            assert plain(await read_all(log)) == found
+        except LedgerCorrupt as error:
+            refused += "-ledger-" in str(error)
+    assert refused > 25
+    data.write_bytes(good)
+    house.engine.tiers.cache.forget(first)
+    assert plain(await read_all(log)) == found
+
+
+async def test_what_the_metadata_know_otherwise_is_not_offloaded(
+    house: TieredBookieHouse, tmp_path: Path
+) -> None:
+    there = TierPlace("filesystem", path=str(tmp_path / "tiers"))
+    await filled(await house.log(), 200)
+    await house.reopen()
+    stored = await house.metadata.get(path_of(NAME))
+    assert stored is not None
+    info = decode_info(stored.value)
+    info.ledgers[0].size += 1
+    await house.metadata.commit([Put(path_of(NAME), encode_info(info), ANY)])
+    log = await house.log()
+    with pytest.raises(LedgerCorrupt, match="it is not offloaded"):
+        await log.offload(sealed(log)[0], there)
+    assert not objects(there)
+    assert LEAVING not in info.properties
+
+
+async def test_a_thread_that_writes_is_let_go_when_nobody_reads_for_it_any_more(
+    house: TieredBookieHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = TierPlace("filesystem", path=str(tmp_path / "tiers"))
+    log = await house.log()
+    await filled(log, 200)
+    (first,) = sealed(log)
+    asked, ended = asyncio.Event(), asyncio.Event()
+    bookies, loop = house.engine.bookies, asyncio.get_running_loop()
+    original = EntryFeed.chunks
+
+    async def never(*_: Any) -> list[bytes]:
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    def told(feed: EntryFeed) -> Any:
+        try:
+            yield from original(feed)
+        finally:
+            loop.call_soon_threadsafe(ended.set)
+
+    monkeypatch.setattr(bookies, "read", never)
+    monkeypatch.setattr(EntryFeed, "chunks", told)
+    log.readers.clear()  # type: ignore[attr-defined]
+    work = asyncio.ensure_future(log.offload(first, there))
+    await asked.wait()
+    work.cancel()
+    await ended.wait()
+    for _ in range(600):  # what it had begun to write it takes away itself
+        with suppress(TierFailed):  # it goes while it is looked at
+            if not objects(there):
+                break
+        await asyncio.sleep(0.1)
+    assert not objects(there)
+    monkeypatch.undo()
+    pending = append(log, b"goes on")
+    await pending.settled()
