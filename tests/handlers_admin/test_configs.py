@@ -71,7 +71,7 @@ async def kafka(tmp_path: Path) -> Client:
 async def test_a_topic_tells_all_of_kafkas_configurations(kafka: Client, version: int) -> None:
     result = await describe(kafka, TOPIC, "t", version=version)
     configs = {config.name: config for config in result.configs}
-    assert len(configs) == 33 + 3  # and entry.format, compaction.threshold, migration.writer
+    assert len(configs) == 34 + 3  # and entry.format, compaction.threshold, migration.writer
     retention = configs["retention.ms"]
     assert (retention.value, retention.config_source, retention.read_only) == ("5", 1, False)
     assert [(s.name, s.value, s.source) for s in retention.synonyms] == [

@@ -21,7 +21,7 @@ async def test_features_are_told_and_those_that_are_served_are_finalized(
     told = await kafka.ask(request, version)
     levels = {feature.name: feature.max_version for feature in told.supported_features}
     served = (
-        {"group.version": 1, "share.version": 1, "streams.version": 1, "transaction.version": 2}
+        {"group.version": 1, "share.version": 2, "streams.version": 1, "transaction.version": 2}
         if version >= 3
         else {}
     )

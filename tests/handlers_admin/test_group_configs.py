@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from magnetar.kafka.coordinators.settings import GroupSettings
+from magnetar.kafka.coordinators.share.settings import ShareSettings
 from magnetar.metadata import MemoryStore
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.list_config_resources_request import ListConfigResourcesRequest
@@ -14,6 +15,7 @@ from tests.handlers_admin.conversation import Client, client
 from tests.handlers_admin.test_configs import APPEND, DELETE, SET, change, describe, replace, value
 
 E = ErrorCode
+DLQ_TOPIC, DLQ_COPIES = "errors.deadletterqueue.topic.name", "errors.deadletterqueue.copy.record.enable"
 GROUP, FROM_GROUP, FROM_DEFAULT = 32, 8, 5
 SESSION, HEARTBEAT, INTERVAL = (
     "consumer.session.timeout.ms",
@@ -71,6 +73,24 @@ async def test_settings_changed_while_the_broker_runs_count_for_groups_that_say_
     assert room.of("g", GroupSettings).group_consumer_assignment_interval_ms == 7
 
 
+async def test_a_group_has_a_dead_letter_queue_of_its_own(kafka: Client) -> None:
+    """As Apache Kafka 4.4.0 tells of the same, but that a topic's name must be one."""
+    room = kafka.configs.room("__consumer_offsets")
+    assert await value(kafka, GROUP, "g", DLQ_TOPIC) == ("", FROM_DEFAULT)
+    assert await value(kafka, GROUP, "g", DLQ_COPIES) == ("false", FROM_DEFAULT)
+    assert await change(kafka, GROUP, "g", (DLQ_TOPIC, SET, " dlq.g "), (DLQ_COPIES, SET, "true")) == (
+        E.NONE,
+        None,
+    )
+    assert await value(kafka, GROUP, "g", DLQ_TOPIC) == ("dlq.g", FROM_GROUP)
+    found = room.of("g", ShareSettings)
+    assert found.errors_deadletterqueue_topic_name == "dlq.g"
+    assert found.errors_deadletterqueue_copy_record_enable
+    assert await change(kafka, GROUP, "g", (DLQ_TOPIC, SET, "")) == (E.NONE, None)
+    assert room.of("g", ShareSettings).errors_deadletterqueue_topic_name == ""
+    assert room.of("h", ShareSettings).errors_deadletterqueue_topic_name_prefix == "dlq."
+
+
 @pytest.mark.parametrize(
     ("name", "text", "why"),
     [
@@ -81,6 +101,13 @@ async def test_settings_changed_while_the_broker_runs_count_for_groups_that_say_
         (INTERVAL, "15001", f"{INTERVAL} must be in the range 0 to 15000 inclusive."),
         (INTERVAL, "-1", f"Invalid value -1 for configuration {INTERVAL}: Value must be at least 0"),
         (SESSION, "soon", f"Invalid value soon for configuration {SESSION}: Not a number of type INT"),
+        (DLQ_TOPIC, "__letters", f"{DLQ_TOPIC}: DLQ topic name must not start with '__'"),
+        (DLQ_TOPIC, "public/default/__letters", f"{DLQ_TOPIC}: DLQ topic name must not start with '__'"),
+        (
+            DLQ_TOPIC,
+            "public/letters",
+            f"{DLQ_TOPIC}: Topic name is invalid: it must be t, tenant/namespace/t or persistent://tenant/namespace/t",
+        ),
         ("session.timeout.ms", "50000", "Unknown group config name: session.timeout.ms"),
     ],
 )

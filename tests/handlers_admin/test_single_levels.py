@@ -55,7 +55,7 @@ def test_a_feature_keeps_its_level(broker: BrokerProcess, version: int) -> None:
             (("transaction.version", -1, UPGRADE), "A feature version cannot be less than 0."),
             (("transaction.version", 1, UPGRADE), "Can't downgrade the version of this feature without"),
             (("transaction.version", 1, SAFE_DOWNGRADE), "The level comes with the broker, and is 2."),
-            (("share.version", 2, UPGRADE), "only supports versions 0-1"),
+            (("share.version", 3, UPGRADE), "only supports versions 0-2"),
         ):
             answer = wire.ask(update(same, wrong), version)
             assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION

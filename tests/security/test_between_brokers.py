@@ -12,6 +12,7 @@ from magnetar.client.async_connection import AsyncConnection
 from magnetar.client.errors import BrokerRefused, ClientError
 from magnetar.client.security import ClientSecurity
 from magnetar.client.settings import ClientSettings
+from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.mechanisms import BETWEEN_BROKERS
 from magnetar.wire.kafka.messages.add_partitions_to_txn_request import (
@@ -19,7 +20,16 @@ from magnetar.wire.kafka.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from magnetar.wire.kafka.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from magnetar.wire.kafka.messages.create_topics_request import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from magnetar.wire.kafka.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from magnetar.wire.kafka.messages.sasl_handshake_request import SaslHandshakeRequest
 from magnetar.wire.kafka.messages.write_txn_markers_request import (
     WritableTxnMarker,
@@ -87,6 +97,34 @@ async def test_a_broker_may_act_for_the_cluster_and_nothing_else(house: BrokerPr
         CreateTopicsRequest(topics=[CreatableTopic(name="u", num_partitions=1, replication_factor=1)])
     )
     assert refused.topics[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    broker.close()
+
+
+async def test_a_broker_may_write_to_dead_letter_queues_and_to_no_other_topic(house: BrokerProcess) -> None:
+    admin = Wire(house.host_and_port)
+    assert say(admin, f"token:{token('root')}").error_code == 0  # type: ignore[attr-defined]
+    enabled = CreatableTopicConfig(name="errors.deadletterqueue.group.enable", value="true")
+    topics = [
+        CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=configs)
+        for name, configs in (("dlq.letters", [enabled]), ("letters", []))
+    ]
+    made = admin.ask(CreateTopicsRequest(topics=topics)).topics
+    assert [each.error_code for each in made] == [0, 0]
+    admin.close()
+    broker = await connect(house, password(house))
+    batch = encode_batch([PlainRecord(None, b"letter", timestamp=0)])
+    for named in (made, made[::-1], made[:1], made[1:]):
+        data = [
+            TopicProduceData(
+                topic_id=each.topic_id, partition_data=[PartitionProduceData(index=0, records=batch)]
+            )
+            for each in named
+        ]
+        answer = await broker.call(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=data))
+        codes = {each.topic_id: each.partition_responses[0].error_code for each in answer.responses}
+        expected = (ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        may = {each.topic_id: code for each, code in zip(made, expected, strict=True)}
+        assert codes == {each.topic_id: may[each.topic_id] for each in named}
     broker.close()
 
 

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from magnetar.broker.shares.runs import DONE, NEVER_MS, OffsetRun, RecordState
 from magnetar.broker.shares.share_partition import (
     AcknowledgeType,
+    DeadLetters,
     Judged,
     NotHeld,
     SharePartition,
@@ -40,6 +41,10 @@ class Row:
 FRESH = Row(RecordState.AVAILABLE, 0)
 
 
+def span_of(run: DeadLetters) -> range:
+    return range(run.first, run.last + 1)
+
+
 class Model:
     """The same, the slow way."""
 
@@ -47,11 +52,23 @@ class Model:
         self.start = 0
         self.end = 0
         self.rows: dict[int, Row] = {}
+        self.has_dead_letters = False
+        self.letters: list[tuple[int, int, bool]] = []
 
     def free(self, offset: int) -> None:
         row = self.rows[offset]
-        state = RecordState.ARCHIVED if row.count >= LIMIT else RecordState.AVAILABLE
-        self.rows[offset] = Row(state, row.count)
+        if row.count >= LIMIT:
+            self.give_up(offset, rejected=False)
+        else:
+            self.rows[offset] = Row(RecordState.AVAILABLE, row.count)
+
+    def give_up(self, offset: int, *, rejected: bool) -> None:
+        count = self.rows[offset].count
+        self.rows[offset] = Row(
+            RecordState.ARCHIVING if self.has_dead_letters else RecordState.ARCHIVED, count
+        )
+        if self.has_dead_letters:
+            self.letters.append((offset, count, rejected))
 
     def advance(self) -> None:
         while self.start < self.end and self.rows[self.start].state in DONE:
@@ -76,14 +93,41 @@ class ShareHistory(RuleBasedStateMachine):
         self.stored: tuple[StateBatch, ...] = ()
         self.stored_start = start
         self.acknowledged: set[int] = set()
+        self.unsent: list[DeadLetters] = []
         self.settled()
 
     def settled(self) -> None:
-        """What has changed is made durable, as it would be."""
+        """What has changed is made durable, as it would be; then letters may be sent."""
         changes = self.machine.take_changes()
         if changes is not None:
             self.stored_start = changes.start_offset
             self.stored = merged(self.stored, changes.batches, changes.start_offset)
+        letters = self.machine.take_dead_letters()
+        told = [(offset, run.deliveries, run.rejected) for run in letters for offset in span_of(run)]
+        assert sorted(told) == sorted(self.model.letters)
+        self.model.letters.clear()
+        self.unsent += letters
+
+    @rule(are_there=st.booleans())
+    def dead_letters(self, are_there: bool) -> None:
+        """The group is given a queue for what it gives up, or has none any more."""
+        self.model.has_dead_letters = are_there
+
+    @rule(sent=st.integers(1, 3), fewer=st.integers(0, 3))
+    def bury(self, sent: int, fewer: int) -> None:
+        """Some letters are durable, of the last ones only a part."""
+        for letters in self.unsent[:sent]:
+            last = max(letters.last - fewer, letters.first)
+            self.machine.archived(letters.first, last)
+            for offset in range(letters.first, last + 1):
+                row = self.model.rows.get(offset, FRESH)
+                if row.state is RecordState.ARCHIVING:
+                    self.model.rows[offset] = Row(RecordState.ARCHIVED, row.count)
+        self.unsent = [each for each in self.unsent[:sent] if each.last - fewer < each.last] + self.unsent[
+            sent:
+        ]
+        self.model.advance()
+        self.settled()
 
     @rule(gap=st.integers(0, 2), size=st.integers(1, 6))
     def append(self, gap: int, size: int) -> None:
@@ -139,7 +183,8 @@ class ShareHistory(RuleBasedStateMachine):
         held = sorted(offset for offset, row in self.model.rows.items() if row.holder == member)[skip:]
         said = [Judged(offset, offset, verdict) for offset, verdict in zip(held, verdicts, strict=False)]
         until_ms = self.now_ms + 3
-        self.machine.judge(member, said, max_deliveries=LIMIT, until_ms=until_ms)
+        dead_letters = self.model.has_dead_letters
+        self.machine.judge(member, said, max_deliveries=LIMIT, until_ms=until_ms, dead_letters=dead_letters)
         for offset, _, verdict in said:
             row = self.model.rows[offset]
             if verdict is AcknowledgeType.RENEW:
@@ -149,6 +194,8 @@ class ShareHistory(RuleBasedStateMachine):
             elif verdict is AcknowledgeType.ACCEPT:
                 self.model.rows[offset] = Row(RecordState.ACKNOWLEDGED, row.count)
                 self.acknowledged.add(offset)
+            elif verdict is AcknowledgeType.REJECT:
+                self.model.give_up(offset, rejected=True)
             else:
                 self.model.rows[offset] = Row(RecordState.ARCHIVED, row.count)
         self.model.advance()
@@ -227,7 +274,7 @@ class ShareHistory(RuleBasedStateMachine):
         offsets = range(first, first + size)
         rows = [self.model.rows.get(each, FRESH) for each in offsets if each >= self.model.start]
         free = any(row.state is RecordState.AVAILABLE for row in rows)
-        held = any(row.state is RecordState.ACQUIRED for row in rows)
+        held = any(row.state in (RecordState.ACQUIRED, RecordState.ARCHIVING) for row in rows)
         standing = Standing.HELD if held else Standing.FREE if free else Standing.DONE
         assert self.machine.standing(first, first + size - 1) is standing
         done = sum(
@@ -239,7 +286,7 @@ class ShareHistory(RuleBasedStateMachine):
 
     @rule(member=MEMBERS)
     def leave(self, member: str) -> None:
-        self.machine.release(member, max_deliveries=LIMIT)
+        self.machine.release(member, max_deliveries=LIMIT, dead_letters=self.model.has_dead_letters)
         for offset, row in list(self.model.rows.items()):
             if row.holder == member:
                 self.model.free(offset)
@@ -249,7 +296,7 @@ class ShareHistory(RuleBasedStateMachine):
     @rule(passed_ms=st.integers(1, 4))
     def time_passes(self, passed_ms: int) -> None:
         self.now_ms += passed_ms
-        self.machine.expire(self.now_ms, max_deliveries=LIMIT)
+        self.machine.expire(self.now_ms, max_deliveries=LIMIT, dead_letters=self.model.has_dead_letters)
         for offset, row in list(self.model.rows.items()):
             if row.state is RecordState.ACQUIRED and row.until_ms <= self.now_ms:
                 self.model.free(offset)
@@ -300,6 +347,8 @@ class ShareHistory(RuleBasedStateMachine):
                 rows[offset] = Row(batch.state, batch.deliveries)
         self.model.start, self.model.end, self.model.rows = self.stored_start, end, rows
         self.model.advance()
+        self.unsent = self.machine.take_dead_letters()
+        assert all(each.rejected is None for each in self.unsent), "nobody knows that any more"
         self.settled()
 
     @invariant()
@@ -321,6 +370,19 @@ class ShareHistory(RuleBasedStateMachine):
         held = [row.until_ms for row in model.rows.values() if row.state is RecordState.ACQUIRED]
         assert machine.deadline_ms() == min((each for each in held if each != NEVER_MS), default=None)
         assert machine.is_held == bool(held)
+        archiving = {offset for offset, row in model.rows.items() if row.state is RecordState.ARCHIVING}
+        assert machine.is_archiving == bool(archiving)
+        unsent = {offset for letters in self.unsent for offset in span_of(letters)}
+        assert archiving <= unsent, "nobody would ever send these"
+
+    @invariant()
+    def given_up_survives(self) -> None:
+        """Whatever is on its way to the queue would be sent after a crash now, and come to nobody."""
+        if not hasattr(self, "machine"):
+            return
+        archiving = {offset for offset, row in self.model.rows.items() if row.state is RecordState.ARCHIVING}
+        again = SharePartition(self.stored_start, self.stored).take_dead_letters()
+        assert {offset for letters in again for offset in span_of(letters)} == archiving
 
     @invariant()
     def acknowledged_survives(self) -> None:

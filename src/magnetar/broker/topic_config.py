@@ -78,6 +78,10 @@ _DEFINITIONS = (
         one_of(*ENTRY_FORMATS), "entry_format", "entryFormat",
     ),
     TopicConfigDef(
+        "errors.deadletterqueue.group.enable", Kind.BOOLEAN, False,
+        "Whether the topic may be the dead-letter queue of share groups (KIP-1191).",
+    ),
+    TopicConfigDef(
         "flush.messages", Kind.LONG, MAX_LONG,
         "1 makes every append of the topic durable before it is acknowledged, whatever the broker's flush policy.",
         at_least(1), "log_flush_interval_messages", "log.flush.interval.messages",
@@ -224,6 +228,7 @@ class TopicConfig:
     compression_type: str = "producer"
     delete_retention_ms: int = 86400000
     entry_format: str = "kafka"
+    errors_deadletterqueue_group_enable: bool = False
     flush_messages: int = MAX_LONG
     local_retention_bytes: int = -2
     local_retention_ms: int = -2

@@ -17,6 +17,8 @@ class RecordState(IntEnum):
     AVAILABLE = 0
     ACQUIRED = 1
     ACKNOWLEDGED = 2
+    ARCHIVING = 3
+    """Given up, and not yet in the dead-letter queue (KIP-1191)."""
     ARCHIVED = 4
     """Done with though nobody accepted it: rejected, delivered too often, or not there at all."""
 

@@ -7,6 +7,9 @@
 A value without clock and I/O, for whichever protocol's workers: a share group of Kafka's (KIP-932), and consumers of
 Pulsar's Shared subscriptions, which hold a message until they acknowledge it or go. What has to survive a crash gathers
 in `take_changes`: who holds something does not, so after a crash it is free again.
+
+Where there is a dead-letter queue, what is given up is `RecordState.ARCHIVING` until `archived` tells that it is there:
+nobody gets it, and the start does not pass it. After a crash it is so still, and `take_dead_letters` gives it again.
 """
 
 from __future__ import annotations
@@ -47,12 +50,25 @@ class NeverGiven(NotHeld):
     """Nobody can hold it."""
 
 
+_TAKEN = frozenset({RecordState.ACQUIRED, RecordState.ARCHIVING})
+
+
 class Judged(NamedTuple):
     """What a holder says of all offsets from ``first`` to ``last``."""
 
     first: int
     last: int
     verdict: AcknowledgeType
+
+
+class DeadLetters(NamedTuple):
+    """Offsets that were given up, and belong into a dead-letter queue."""
+
+    first: int
+    last: int
+    deliveries: int
+    rejected: bool | None
+    """Whether their holder rejected them, or they came too often; None for those of which that was forgotten."""
 
 
 class StateBatch(NamedTuple):
@@ -85,12 +101,17 @@ class SharePartition:
         self._kept_start = start_offset
         self._complete = 0
         self._available = 0
+        self._archiving = 0
+        self._dead_letters: list[DeadLetters] = []
         for batch in batches:
             if batch.last >= self.end_offset:
                 self._extend(batch.first, RecordState.AVAILABLE, 0)
                 held = batch.state is RecordState.ACQUIRED  # by somebody before the crash
                 self._extend(batch.last + 1, RecordState.AVAILABLE if held else batch.state, batch.deliveries)
         self._advance()
+        for run in self._runs:
+            if run.state is RecordState.ARCHIVING:
+                self._dead_letters.append(DeadLetters(run.first, run.last, run.deliveries, None))
 
     # Asking.
 
@@ -121,7 +142,12 @@ class SharePartition:
     @property
     def is_held(self) -> bool:
         """Whether anybody holds anything."""
-        return self.in_flight > self._available
+        return self.in_flight > self._available + self._archiving
+
+    @property
+    def is_archiving(self) -> bool:
+        """Whether something given up is not in the dead-letter queue yet."""
+        return self._archiving > 0
 
     def runs(self) -> list[OffsetRun]:
         """Return all that is known, to look at."""
@@ -132,9 +158,12 @@ class SharePartition:
         return [run for run in self._runs if run.holder == holder]
 
     def is_free(self, first: int, last: int) -> bool:
-        """Return whether nobody holds any of these offsets, and at least one of them is not done with."""
+        """Return whether nobody holds any of these offsets, and at least one of them is not done with.
+
+        What is on its way to a dead-letter queue is held, as it were: whoever waits for it hears when it is there.
+        """
         known = self._runs.between(max(first, self.start_offset), last)
-        if any(run.state is RecordState.ACQUIRED for run in known):
+        if any(run.state in _TAKEN for run in known):
             return False
         return last >= self.end_offset or any(run.state is RecordState.AVAILABLE for run in known)
 
@@ -143,7 +172,7 @@ class SharePartition:
         if self.is_free(first, last):
             return Standing.FREE
         known = self._runs.between(max(first, self.start_offset), last)
-        return Standing.HELD if any(run.state is RecordState.ACQUIRED for run in known) else Standing.DONE
+        return Standing.HELD if any(run.state in _TAKEN for run in known) else Standing.DONE
 
     def done_within(self, first: int, last: int) -> int:
         """Return which of these offsets are done with, as a set of bits that begins with ``first``."""
@@ -264,12 +293,19 @@ class SharePartition:
                 raise NotHeld(f"offsets {each.first} to {each.last} are not held by {holder}")
 
     def judge(
-        self, holder: str, said: Sequence[Judged], *, max_deliveries: int, until_ms: int = NEVER_MS
+        self,
+        holder: str,
+        said: Sequence[Judged],
+        *,
+        max_deliveries: int,
+        until_ms: int = NEVER_MS,
+        dead_letters: bool = False,
     ) -> None:
         """Take in what somebody says of what it holds, all of it or, with `NotHeld`, nothing.
 
         ``said`` are offsets in rising order. What was released is free again unless it was delivered
-        ``max_deliveries`` times; ``until_ms`` is the new deadline of what needs more time.
+        ``max_deliveries`` times; ``until_ms`` is the new deadline of what needs more time. ``dead_letters`` tells here
+        and below whether there is a queue for what is given up.
         """
         self.check(holder, said)
         for first, last, verdict in said:
@@ -280,7 +316,9 @@ class SharePartition:
                 elif verdict is AcknowledgeType.ACCEPT:
                     self._set(run, RecordState.ACKNOWLEDGED)
                 elif verdict is AcknowledgeType.RELEASE:
-                    self._free(run, max_deliveries)
+                    self._free(run, max_deliveries, dead_letters)
+                elif verdict is AcknowledgeType.REJECT:
+                    self._give_up(run, dead_letters, rejected=True)
                 else:
                     self._set(run, RecordState.ARCHIVED)
         self._advance()
@@ -308,17 +346,24 @@ class SharePartition:
                 records += run.records
         return records
 
-    def release(self, holder: str, *, max_deliveries: int) -> None:
+    def release(self, holder: str, *, max_deliveries: int, dead_letters: bool = False) -> None:
         """Take back all that somebody holds."""
         for run in self.held_by(holder):
-            self._free(run, max_deliveries)
+            self._free(run, max_deliveries, dead_letters)
         self._advance()
 
-    def expire(self, now_ms: int, *, max_deliveries: int) -> None:
+    def expire(self, now_ms: int, *, max_deliveries: int, dead_letters: bool = False) -> None:
         """Take back what was held for too long."""
         for run in self.runs():
             if run.state is RecordState.ACQUIRED and run.until_ms <= now_ms:
-                self._free(run, max_deliveries)
+                self._free(run, max_deliveries, dead_letters)
+        self._advance()
+
+    def archived(self, first: int, last: int) -> None:
+        """Be done with what was given up of these: it is in the dead-letter queue, or never will be."""
+        for run in self._runs.between(max(first, self.start_offset), last):
+            if run.state is RecordState.ARCHIVING:
+                self._set(run, RecordState.ARCHIVED)
         self._advance()
 
     def begin_at(self, log_start_offset: int) -> None:
@@ -347,8 +392,23 @@ class SharePartition:
         self._kept_start = self.start_offset
         return ShareChanges(self.start_offset, self._complete, batches)
 
-    def _free(self, run: OffsetRun, max_deliveries: int) -> None:
-        self._set(run, RecordState.ARCHIVED if run.deliveries >= max_deliveries else RecordState.AVAILABLE)
+    def take_dead_letters(self) -> list[DeadLetters]:
+        """Return what was given up since this was last asked, or before the crash; to be sent once that is durable."""
+        taken, self._dead_letters = self._dead_letters, []
+        return taken
+
+    def _free(self, run: OffsetRun, max_deliveries: int, dead_letters: bool) -> None:
+        if run.deliveries >= max_deliveries:
+            self._give_up(run, dead_letters, rejected=False)
+        else:
+            self._set(run, RecordState.AVAILABLE)
+
+    def _give_up(self, run: OffsetRun, dead_letters: bool, *, rejected: bool) -> None:
+        if not dead_letters:
+            self._set(run, RecordState.ARCHIVED)
+            return
+        self._set(run, RecordState.ARCHIVING)
+        self._dead_letters.append(DeadLetters(run.first, run.last, run.deliveries, rejected))
 
     def _set(self, run: OffsetRun, state: RecordState) -> None:
         new = OffsetRun(run.first, run.last, state, run.deliveries)
@@ -362,6 +422,8 @@ class SharePartition:
             self._available += sign * run.records
         elif run.state in DONE:
             self._complete += sign * run.records
+        elif run.state is RecordState.ARCHIVING:
+            self._archiving += sign * run.records
 
     def _note(self, run: OffsetRun) -> None:
         self._changes.append(StateBatch(*run[:4]))

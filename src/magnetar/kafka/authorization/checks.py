@@ -64,6 +64,12 @@ class Checks:
         topic = self.named(name, topic_id)
         return topic is None or self._access.may(Right.produce, topic)
 
+    def takes_dead_letters(self, name: str | None, topic_id: bytes = ZERO_UUID) -> bool:
+        """Whether a topic is there to be a dead-letter queue; nothing of whoever asks."""
+        broker = self._context.kafka.broker
+        found = broker.get(name) if name else broker.get_by_id(topic_id)
+        return found is not None and found.config.errors_deadletterqueue_group_enable
+
     def remember_written(self, topics: Iterable[Any]) -> None:
         """Spare the next small Produce of these topics, which may be written to, the same way."""
         for topic in topics:

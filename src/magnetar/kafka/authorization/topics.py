@@ -73,16 +73,28 @@ async def refused(topics: Iterable[Any], kind: Callable[..., T], row: Callable[.
 
 
 async def produce(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
-    """WRITE on each topic. A client that wants no answer learns of a refusal by losing its connection."""
+    """WRITE on each topic. A client that wants no answer learns of a refusal by losing its connection.
+
+    Brokers may write to the dead-letter queues of share groups, for each other.
+    """
     async for topic in paced(request.topic_data):
         if not checks.writes(topic.name, topic.topic_id):
             break
     else:
         checks.remember_written(request.topic_data[:FEW_TOPICS])
         return await answer(request, context)
-    allowed, denied = await split(request.topic_data, lambda topic: checks.writes(topic.name, topic.topic_id))
+    for_cluster = checks.on_cluster(Right.act_for_cluster)
+    allowed, denied = await split(
+        request.topic_data,
+        lambda topic: (
+            checks.writes(topic.name, topic.topic_id)
+            or (for_cluster and checks.takes_dead_letters(topic.name, topic.topic_id))
+        ),
+    )
     request.topic_data = allowed
     response = await answer(request, context) if allowed else ProduceResponse(responses=[])
+    if not denied:
+        return response
     if not request.acks:
         raise ConnectionAbortedError(f"acks=0, and {denied[0].name}: {MESSAGE}")
     response.responses += [

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar, cast
 
-from magnetar.broker.errors import InvalidConfig
+from magnetar.broker.errors import InvalidConfig, InvalidTopic
+from magnetar.broker.names import TopicName
 from magnetar.broker.setting import HandlerSettings, SettingDef, definitions_of
 from magnetar.broker.settings import Settings
 from magnetar.broker.values import Kind, Rule, Value, parse
@@ -20,6 +21,7 @@ from magnetar.kafka.coordinators.share.settings import ShareSettings
 from magnetar.kafka.coordinators.streams.settings import StreamsSettings
 
 Part = TypeVar("Part", bound=HandlerSettings)
+DEAD_LETTER_TOPIC = "errors.deadletterqueue.topic.name"
 Own = dict[str, str]
 """A group's own configurations, as texts by their names."""
 
@@ -111,6 +113,12 @@ GROUP_CONFIGS: dict[str, GroupConfigDef] = _lines(
         least="group_consumer_min_assignment_interval_ms",
         most="group_consumer_max_assignment_interval_ms",
     ),
+    stands_for(
+        "errors.deadletterqueue.copy.record.enable",
+        ShareSettings,
+        "errors_deadletterqueue_copy_record_enable",
+    ),
+    stands_for(DEAD_LETTER_TOPIC, ShareSettings, "errors_deadletterqueue_topic_name"),
     stands_for("share.auto.offset.reset", ShareSettings, "share_auto_offset_reset"),
     stands_for("share.isolation.level", ShareSettings, "share_isolation_level"),
     stands_for("share.renew.acknowledge.enable", ShareSettings, "share_renew_acknowledge_enable"),
@@ -210,6 +218,7 @@ def check_own(own: Mapping[str, str], settings: Settings) -> None:
     values = {name: definition(name).parse(text) for name, text in own.items()}
     for name, value in values.items():
         GROUP_CONFIGS[name].check(value, settings)
+    _check_dead_letter_topic(cast(str, values.get(DEAD_LETTER_TOPIC, "")))
     for longer, shorter in SESSIONS_AND_HEARTBEATS:
         if longer in values or shorter in values:
             session, heartbeat = (
@@ -217,6 +226,16 @@ def check_own(own: Mapping[str, str], settings: Settings) -> None:
             )
             if cast(int, session) <= cast(int, heartbeat):
                 raise InvalidConfig(f"{longer} must be greater than {shorter}")
+
+
+def _check_dead_letter_topic(name: str) -> None:
+    if name.rpartition("/")[2].startswith("__"):
+        raise InvalidConfig(f"{DEAD_LETTER_TOPIC}: DLQ topic name must not start with '__'")
+    if name:
+        try:
+            TopicName.parse(name)
+        except InvalidTopic as error:
+            raise InvalidConfig(f"{DEAD_LETTER_TOPIC}: {error}") from error
 
 
 def broker_value(config: GroupConfigDef, settings: Settings) -> Value:

@@ -18,7 +18,7 @@ from magnetar.wire.kafka.errors import ErrorCode
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
 
-_STORED = frozenset({RecordState.AVAILABLE, RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
+_STORED = frozenset(RecordState) - {RecordState.ACQUIRED}
 
 
 async def each_state(

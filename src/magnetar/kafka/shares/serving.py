@@ -9,17 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from magnetar.broker.errors import BrokerError
 from magnetar.broker.shares.linked import LinkedQueues
 from magnetar.broker.shares.runs import OffsetRun
-from magnetar.broker.shares.share_partition import Judged, SharePartition
+from magnetar.broker.shares.share_partition import DeadLetters, Judged, SharePartition
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.share.settings import READ_COMMITTED, ShareSettings
 from magnetar.kafka.partitions.formats import Batch
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.shares.beginning import first_offset
+from magnetar.kafka.shares.dead_letters import DeadLetterQueue, DeadLetterTopics
 from magnetar.kafka.shares.lent import LentShare
 from magnetar.kafka.shares.state import UNSET, ShareKey
 from magnetar.kafka.shares.states_anywhere import StatesAnywhere
@@ -62,6 +64,7 @@ class ServedShare:
         settings: Callable[[], ShareSettings],
         clock: Callable[[], int],
         gone: Callable[[ServedShare], None],
+        dead_letters: DeadLetterTopics,
         links: LinkedQueues | None = None,
     ) -> None:
         """``gone`` is called when it begins anew for whoever asks next; ``links`` lead to subscriptions, if any may."""
@@ -81,6 +84,10 @@ class ServedShare:
         self._alarm_ms = 0
         self._waiting: set[Callable[[], None]] = set()
         self._record_bytes = 0.0
+        self._is_left = False
+        self._dead_letters = DeadLetterQueue(
+            key.group_id, lambda: self.partition, dead_letters, settings, self._archived
+        )
 
     @property
     def machine(self) -> SharePartition:
@@ -97,6 +104,12 @@ class ServedShare:
     def is_lent(self) -> bool:
         """Whether a Pulsar subscription works through it as well."""
         return self._lent is not None and self._lent.is_used
+
+    def leave_unless_needed(self) -> None:
+        """A member has gone: end here if nobody holds anything, once what was given up is archived."""
+        self._is_left = True
+        if not (self.is_gone or self.is_held or self.is_lent or self.machine.is_archiving):
+            self.end_here()  # all that counts is kept, or about to be
 
     async def load(self) -> None:
         """Begin where it was left or, the first time, where the linked subscription is or the configuration says.
@@ -116,6 +129,7 @@ class ServedShare:
         self._machine = SharePartition(start, batches)
         if self._links is not None:
             await self._lend(self._links)
+        self._dead_letters.add(self.machine.take_dead_letters())
 
     async def _beginning(self) -> int:
         partition = self.partition
@@ -155,6 +169,7 @@ class ServedShare:
     async def take(self, holder: str, wanted: WantedRecords, is_there: Callable[[], bool]) -> Given:
         """Return what a member is given of free records, now. ``is_there`` tells whether it still waits for them."""
         machine, log = self.machine, self.partition.log
+        self._is_left = False
         while True:
             self._check()
             if log.log_start_offset > machine.start_offset:
@@ -244,6 +259,7 @@ class ServedShare:
             said,
             max_deliveries=settings.group_share_delivery_count_limit,
             until_ms=self._clock() + settings.group_share_record_lock_duration_ms,
+            dead_letters=settings.errors_deadletterqueue_topic_name != "",
         )
         self._set_alarm()
         kept = self._keep()
@@ -258,17 +274,32 @@ class ServedShare:
     def release(self, holder: str) -> None:
         """Take back all that a member holds; it is durable soon."""
         if self._machine is not None and not self.is_gone:
-            limit = self._settings().group_share_delivery_count_limit
-            self.machine.release(holder, max_deliveries=limit)
+            limit, dead_letters = self._limits()
+            self.machine.release(holder, max_deliveries=limit, dead_letters=dead_letters)
             self._keep_soon()
             self._ring()
+
+    def _limits(self) -> tuple[int, bool]:
+        settings = self._settings()
+        return settings.group_share_delivery_count_limit, settings.errors_deadletterqueue_topic_name != ""
+
+    def _archived(self, letters: Sequence[DeadLetters]) -> None:
+        """What was given up is in the dead-letter queue, or never will be."""
+        if self.is_gone:
+            return
+        for each in letters:
+            self.machine.archived(each.first, each.last)
+        self._keep_soon()
+        self._ring()
+        if self._is_left and not self._waiting:
+            self.leave_unless_needed()
 
     def _expire(self) -> None:
         self._alarm = None
         if self.is_gone:
             return
-        limit = self._settings().group_share_delivery_count_limit
-        self.machine.expire(self._clock(), max_deliveries=limit)
+        limit, dead_letters = self._limits()
+        self.machine.expire(self._clock(), max_deliveries=limit, dead_letters=dead_letters)
         self._keep_soon()
         self._set_alarm()
         self._ring()
@@ -291,13 +322,22 @@ class ServedShare:
         changes = self.machine.take_changes()
         if changes is None:
             return None
+        letters = self.machine.take_dead_letters()
         if self._lent is not None:
             self._lent.tell(changes.batches)
         try:
-            return self._states.write(self.key, self._state_epoch, self.leader_epoch, changes)
+            kept = self._states.write(self.key, self._state_epoch, self.leader_epoch, changes)
         except CoordinatorRefused:
             self.end_here()
             raise
+        if letters:
+            kept.add_done_callback(partial(self._given_up, letters))
+        return kept
+
+    def _given_up(self, letters: Sequence[DeadLetters], kept: asyncio.Future[ErrorCode]) -> None:
+        """Have letters sent now that they are durably to be; if they are not, their records may come again."""
+        if not self.is_gone and not kept.cancelled() and kept.exception() is None:
+            self._dead_letters.add(letters)
 
     def _keep_soon(self) -> None:
         """Have changes made durable that nobody waits for."""
@@ -333,6 +373,7 @@ class ServedShare:
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
+        self._dead_letters.end()
         self._gone(self)
         if self._lent is not None:
             self._lent.end()

@@ -15,6 +15,7 @@ from magnetar.kafka.offsets_log import LedgerOffsetsLog
 from magnetar.kafka.other_brokers import OtherBrokers
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.partitions.registry import Partitions
+from magnetar.kafka.shares.dead_letters import DeadLetterTopics
 from magnetar.kafka.shares.serving import ServedShare
 from magnetar.kafka.shares.sessions import SharedPartition, ShareSession, ShareSessions
 from magnetar.kafka.shares.state import ShareKey
@@ -58,6 +59,7 @@ class Shares:
             self._session_ended,
         )
         self.topic = topic
+        self._dead_letters = DeadLetterTopics(broker, partitions, others, home)
         self._partitions = partitions
         self._clock = clock
         self._served: dict[ShareKey, ServedShare] = {}
@@ -98,6 +100,7 @@ class Shares:
             lambda: self.settings_of(key.group_id),
             self._clock,
             self._gone,
+            self._dead_letters,
             self.broker.linked_queues if self.topic == SHARE_GROUP_STATE else None,
         )
         try:
@@ -127,8 +130,7 @@ class Shares:
         if served is None:
             return
         served.release(member_id)
-        if not served.is_gone and not served.is_held and not served.is_lent:
-            served.end_here()  # all that counts is kept, or about to be
+        served.leave_unless_needed()
 
     async def begin_at(self, key: ShareKey, start_offset: int) -> None:
         """Begin a state anew, in an epoch in which nobody who knows of the old one may write.

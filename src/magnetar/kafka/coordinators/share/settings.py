@@ -145,6 +145,29 @@ class ShareSettings(HandlerSettings):
         "Whether members of share groups are given records of open and aborted transactions.",
         rule=one_of("read_uncommitted", READ_COMMITTED),
     )
+    errors_deadletterqueue_topic_name: str = setting(
+        "",
+        Kind.STRING,
+        "Topic that gets what share groups give up, rejected or delivered too often (KIP-1191); without one it is done "
+        "with. The topic must have errors.deadletterqueue.group.enable=true.",
+    )
+    errors_deadletterqueue_copy_record_enable: bool = setting(
+        False,
+        Kind.BOOLEAN,
+        "Whether dead letters bring their records' keys, values and headers; otherwise they only tell where those lie.",
+    )
+    errors_deadletterqueue_auto_create_topics_enable: bool = setting(
+        False,
+        Kind.BOOLEAN,
+        "Whether a share group's dead-letter queue is made if there is no such topic.",
+        dynamic=True,
+    )
+    errors_deadletterqueue_topic_name_prefix: str = setting(
+        "dlq.",
+        Kind.STRING,
+        "How the names of share groups' dead-letter queues must begin; empty for any name.",
+        dynamic=True,
+    )
     share_renew_acknowledge_enable: bool = setting(
         True, Kind.BOOLEAN, "Whether members of share groups may hold a record for longer (KIP-1222)."
     )

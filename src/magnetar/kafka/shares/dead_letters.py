@@ -1,0 +1,450 @@
+"""Dead letters: what a share group gives up goes to a topic, its dead-letter queue (KIP-1191).
+
+By then its offsets are durably `RecordState.ARCHIVING`; when the letters are durable, they are archived. A crash
+between the two writes them again. As in Kafka they are archived, too, when they cannot be written: after some tries
+where another one may help, at once where none does (there is no such topic, or it may not be one).
+
+A letter goes to the partition of the source's number, modulo how many there are, and tells in its headers where the
+record lies, whose it was and why it was given up. With ``errors.deadletterqueue.copy.record.enable`` it brings the
+record's key, value and headers; what has gone by retention or is too large for the topic it does without.
+
+One batch of a share partition is on its way at a time. Of the records that are copied one source batch is unpacked for
+a share partition at a time, and of larger ones a few on the whole broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+from magnetar.broker.core import Broker, NewTopic
+from magnetar.broker.errors import BrokerError
+from magnetar.broker.names import TopicName
+from magnetar.broker.shares.share_partition import DeadLetters
+from magnetar.broker.topic import Topic
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.kafka.coordinators.share.settings import ShareSettings
+from magnetar.kafka.other_brokers import OtherBrokers
+from magnetar.kafka.partitions.partition import Partition, PreparedBatch
+from magnetar.kafka.partitions.registry import Partitions
+from magnetar.ledger.errors import LedgerError
+from magnetar.ledger.port import wall_clock_ms
+from magnetar.metadata import MetadataError
+from magnetar.records.batch import (
+    HEADER_BYTES,
+    Header,
+    PlainRecord,
+    each_record,
+    encode_batch,
+    read_header,
+    recompressed,
+)
+from magnetar.records.compression import Codec
+from magnetar.records.errors import RecordsError
+from magnetar.wire.kafka.errors import ErrorCode
+
+REJECTED = "Offset rejected by client."
+TOO_OFTEN = "Offset delivery count exceeded the threshold."
+GROUP_ENABLE = "errors.deadletterqueue.group.enable"
+_TRIES = 5
+_PAUSE_S = 1.0
+_LAST_PAUSE_S = 30.0
+_JITTER = 0.2
+_MAX_BYTES = 1 << 20
+_MAX_RECORDS = 1000
+_LARGE_BYTES = 1 << 20
+_LARGE_AT_ONCE = 4
+_RECORD_BYTES = 50
+"""What a record takes at most beside its key, value and headers; a header beside its key and value takes `_HEADER`."""
+_HEADER = 10
+_TIMEOUT_MS = 10_000
+_ALL_REPLICAS = -1
+_QUIET_S = 30.0
+_HOPELESS = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.POLICY_VIOLATION,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    }
+)
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+
+class NoDeadLetterQueue(Exception):
+    """A share group's dead-letter queue is not there, or may not be one."""
+
+
+class DeadLetterTopics:
+    """The topics of one broker's share groups, or of one tenant's."""
+
+    def __init__(self, broker: Broker, partitions: Partitions, others: OtherBrokers, home: str = "") -> None:
+        """Short names lie at ``home``, the namespace of a tenant."""
+        self.background = broker.background
+        self.large = asyncio.Semaphore(_LARGE_AT_ONCE)
+        """To be had by whoever has a large batch unpacked."""
+        self._broker = broker
+        self._partitions = partitions
+        self._others = others
+        self._home = home
+
+    async def find(self, settings: ShareSettings, source: Topic) -> Topic:
+        """Return the queue for what a group gives up of a topic, made if that is allowed.
+
+        Raises `NoDeadLetterQueue`, ``BrokerError``, ``MetadataError``.
+        """
+        broker, named = self._broker, settings.errors_deadletterqueue_topic_name
+        if not named:
+            raise NoDeadLetterQueue("the group has no dead-letter queue any more")
+        full = f"{self._home}/{named}" if self._home and "/" not in named else named
+        name = broker.naming.parse(full)
+        self._check_name(name, settings, source)
+        topic = broker.get(full)
+        if topic is None:
+            return await self._make(name, settings)
+        if not topic.config.errors_deadletterqueue_group_enable:
+            raise NoDeadLetterQueue(f"topic {named} has not {GROUP_ENABLE}=true")
+        if topic.internal or not broker.visible(topic):
+            raise NoDeadLetterQueue(f"topic {named} is not for clients")
+        if topic.config.is_migrating:
+            raise NoDeadLetterQueue(f"another cluster leads topic {named}")
+        if topic.name.namespace_name in broker.namespaces.encrypted:
+            raise NoDeadLetterQueue(f"topic {named} takes encrypted messages only")
+        return topic
+
+    def _check_name(self, name: TopicName, settings: ShareSettings, source: Topic) -> None:
+        prefix = settings.errors_deadletterqueue_topic_name_prefix
+        if name.local.startswith("__"):
+            raise NoDeadLetterQueue(f"the name of topic {name} starts with __")
+        if not name.local.startswith(prefix):
+            raise NoDeadLetterQueue(f"the name of topic {name} does not start with {prefix}")
+        # Or who may configure a group of one tenant's could write to another one's.
+        if name.tenant != source.name.tenant:
+            raise NoDeadLetterQueue(f"topic {name} is another tenant's than {source.name}")
+
+    async def _make(self, name: TopicName, settings: ShareSettings) -> Topic:
+        if not settings.errors_deadletterqueue_auto_create_topics_enable or not self._broker.allows(name):
+            raise NoDeadLetterQueue(f"there is no topic {name}, and none is made")
+        configs = {GROUP_ENABLE: "true", "message.timestamp.type": "CreateTime"}
+        (made,) = await self._broker.create_topics([NewTopic(name, None, configs)])
+        if isinstance(made, BrokerError):
+            raise made  # where it is there by now, the next try finds it
+        return made
+
+    async def append(self, topic: Topic, index: int, batch: bytes) -> None:
+        """Write a batch, durable on return.
+
+        Raises ``BrokerError``, ``LedgerError``, ``RecordsError``, `CoordinatorRefused`.
+        """
+        ownership = self._broker.ownership
+        owner = ownership.owner(topic.name, index)
+        if owner is not None and owner.node_id != ownership.node_id:
+            await self._ask(owner.node_id, topic, index, batch)
+            return
+        partition = await self._partitions.get(topic, index)
+        draft = partition.check(memoryview(batch))
+        if not isinstance(draft, PreparedBatch):
+            draft = await draft
+        done = partition.produce(draft).done
+        if done is not None:
+            await done
+
+    async def _ask(self, node_id: int, topic: Topic, index: int, batch: bytes) -> None:
+        from magnetar.wire.kafka.messages import produce_request as wire
+
+        rows = [wire.PartitionProduceData(index=index, records=batch)]
+        request = wire.ProduceRequest(
+            acks=_ALL_REPLICAS,
+            timeout_ms=_TIMEOUT_MS,
+            topic_data=[wire.TopicProduceData(topic_id=topic.topic_id, partition_data=rows)],
+        )
+        answer = await self._others.ask(node_id, request)
+        row = answer.responses[0].partition_responses[0]
+        code = ErrorCode(row.error_code)
+        if code is not ErrorCode.NONE:
+            raise CoordinatorRefused(code, row.error_message or "")
+
+
+class DeadLetterQueue:
+    """Where one share partition's letters wait; they are written one batch after the other."""
+
+    def __init__(
+        self,
+        group_id: str,
+        partition: Callable[[], Partition],
+        topics: DeadLetterTopics,
+        settings: Callable[[], ShareSettings],
+        archived: Callable[[list[DeadLetters]], None],
+    ) -> None:
+        """``archived`` is called with letters that are durable, or given up."""
+        self._group_id = group_id
+        self._partition = partition
+        self._topics = topics
+        self._settings = settings
+        self._archived = archived
+        self._letters: deque[DeadLetters] = deque()
+        self._source = _Source(partition, topics.large)
+        self._task: asyncio.Task[None] | None = None
+        self._told_s = -_QUIET_S
+
+    def add(self, letters: Iterable[DeadLetters]) -> None:
+        """Have letters written, whose offsets are durably given up."""
+        for each in letters:
+            before = self._letters[-1] if self._letters else None
+            if before is not None and before.last + 1 == each.first and before[2:] == each[2:]:
+                self._letters[-1] = before._replace(last=each.last)
+            else:
+                self._letters.append(each)
+        if self._letters and self._task is None:
+            self._task = self._topics.background.once("writing dead letters", self._run())
+
+    def end(self) -> None:
+        """Write no more: somebody else finds what is given up, and writes it."""
+        self._letters.clear()
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        try:
+            while self._letters:
+                taken = await self._send()
+                self._archived(taken)
+        finally:
+            self._source.close()
+            self._task = None
+
+    async def _send(self) -> list[DeadLetters]:
+        """Write the first letters as one batch; return which they were."""
+        draft: _Draft | None = None
+        for tries in range(1, _TRIES + 1):
+            try:
+                source, settings = self._partition(), self._settings()
+                topic = await self._topics.find(settings, source.topic)
+                if draft is None:
+                    # Rather a letter without its record than none.
+                    copies = settings.errors_deadletterqueue_copy_record_enable and tries < _TRIES
+                    draft = await self._draft(topic, settings, copies=copies)
+                await self._topics.append(topic, source.index % topic.partitions, draft.batch)
+                break
+            except (BrokerError, LedgerError, MetadataError, CoordinatorRefused) as error:
+                self._source.close()
+                hopeless = isinstance(error, CoordinatorRefused) and error.code in _HOPELESS
+                if hopeless or tries == _TRIES:
+                    self._tell(error)
+                    break
+            except (NoDeadLetterQueue, RecordsError) as error:
+                self._tell(error)
+                break
+            pause_s = min(_PAUSE_S * 2 ** (tries - 1), _LAST_PAUSE_S)
+            await asyncio.sleep(pause_s * random.uniform(1 - _JITTER, 1 + _JITTER))
+        if draft is not None:
+            return draft.taken
+        taken = list(self._letters)
+        self._letters.clear()
+        return taken
+
+    def _tell(self, error: Exception) -> None:
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._told_s >= _QUIET_S:
+            self._told_s = now_s
+            partition = self._partition()
+            _log.warning(
+                "share group %s archives records of %s-%d whose dead letters are not written: %s",
+                self._group_id,
+                partition.topic.kafka_name,
+                partition.index,
+                error,
+            )
+
+    async def _draft(self, topic: Topic, settings: ShareSettings, *, copies: bool) -> _Draft:
+        """Take the first letters, as many as a batch of the topic's may hold.
+
+        Raises ``LedgerError``, ``BrokerError`` if the records cannot be had; then none is taken.
+        """
+        partition = self._partition()
+        draft = _Draft(
+            partition.topic.kafka_name,
+            partition.index,
+            self._group_id,
+            settings.group_share_delivery_count_limit,
+            min(topic.config.max_message_bytes, _MAX_BYTES) - HEADER_BYTES,
+        )
+        while self._letters and not draft.is_full:
+            letters = self._letters[0]
+            if copies:
+                try:
+                    known = await self._source.open(letters.first)
+                except (LedgerError, BrokerError):
+                    if draft.taken:
+                        break
+                    raise
+                last = min(letters.last, known)
+                end = await _apart(partial(draft.fill, letters, last, self._source))
+            else:
+                end = draft.fill(letters, letters.last, None)
+            if not self._letters:  # they are somebody else's by now
+                break
+            letters = self._letters[0]  # more may have come to it
+            if end > letters.last:
+                self._letters.popleft()
+            else:
+                self._letters[0] = letters._replace(first=end)
+        draft.batch = await _apart(draft.encode)
+        return draft
+
+
+async def _apart(work: Callable[[], T]) -> T:
+    return await asyncio.get_running_loop().run_in_executor(None, work)
+
+
+class _Row(NamedTuple):
+    offset: int
+    deliveries: int
+    why: str
+    record: PlainRecord | None
+
+
+class _Draft:
+    """A batch of dead letters."""
+
+    def __init__(self, topic: str, partition: int, group_id: str, limit: int, room: int) -> None:
+        self.taken: list[DeadLetters] = []
+        self.is_full = False
+        self.batch = b""
+        self._topic = topic.encode()
+        self._partition = b"%d" % partition
+        self._group_id = group_id.encode()
+        self._limit = limit
+        self._room = room
+        self._rows: list[_Row] = []
+        # Names of the headers, their frames and numbers.
+        self._each_bytes = _RECORD_BYTES + 260 + len(self._topic) + len(self._group_id)
+
+    def fill(self, letters: DeadLetters, last: int, source: _Source | None) -> int:
+        """Take letters up to ``last``, as far as there is room; return the first that is left."""
+        first, _, deliveries, rejected = letters
+        if rejected is None:  # Kafka tells so, too
+            rejected = deliveries < self._limit
+        why = REJECTED if rejected else TOO_OFTEN
+        offset = first
+        while offset <= last:
+            record = None if source is None else source.record(offset)
+            size = self._each_bytes + (0 if record is None else _content_bytes(record))
+            if record is not None and size > self._room and not self._rows:
+                record, size = None, self._each_bytes
+            if self._rows and (size > self._room or len(self._rows) >= _MAX_RECORDS):
+                self.is_full = True
+                break
+            self._rows.append(_Row(offset, deliveries, why, record))
+            self._room -= size
+            offset += 1
+        if offset > first:
+            self.taken.append(letters._replace(last=offset - 1))
+        return offset
+
+    def encode(self) -> bytes:
+        """Return the batch."""
+        now_ms = wall_clock_ms()
+        return encode_batch([self._letter(row, now_ms) for row in self._rows])
+
+    def _letter(self, row: _Row, now_ms: int) -> PlainRecord:
+        told = (
+            Header("__dlq.errors.topic", self._topic),
+            Header("__dlq.errors.partition", self._partition),
+            Header("__dlq.errors.offset", b"%d" % row.offset),
+            Header("__dlq.errors.group", self._group_id),
+            Header("__dlq.errors.delivery.count", b"%d" % row.deliveries),
+            Header("__dlq.errors.message", row.why.encode()),
+        )
+        if row.record is None:
+            return PlainRecord(None, None, told, now_ms)
+        return PlainRecord(row.record.key, row.record.value, (*row.record.headers, *told), now_ms)
+
+
+def _content_bytes(record: PlainRecord) -> int:
+    size = len(record.key or b"") + len(record.value or b"")
+    return size + sum(_HEADER + 4 * len(key) + len(value or b"") for key, value in record.headers)
+
+
+class _Source:
+    """The records of a partition that are copied, in rising order if it is to be quick."""
+
+    def __init__(self, partition: Callable[[], Partition], large: asyncio.Semaphore) -> None:
+        self._partition = partition
+        self._large = large
+        self._has_large = False
+        self._records: Iterator[PlainRecord] = iter(())
+        self._at: PlainRecord | None = None
+        self._first, self._last = 0, -1
+
+    async def open(self, offset: int) -> int:
+        """Have the batch of an offset at hand; return up to where records are known, or known not to be.
+
+        Raises ``LedgerError``, ``BrokerError``.
+        """
+        if self._first <= offset <= self._last:
+            return self._last
+        self.close()
+        partition = self._partition()
+        start = partition.log.log_start_offset
+        if offset < start:
+            return start - 1
+        batches, _ = await partition.read(offset, 1)
+        if not batches:
+            return offset
+        batch = batches[0]
+        header = read_header(batch)
+        if header.base_offset > offset:
+            return header.base_offset - 1
+        if header.is_control:
+            return header.last_offset
+        if header.codec is not Codec.none:
+            await self._large.acquire()
+            self._has_large = True
+            try:
+                batch = await _apart(partial(recompressed, batch, header, Codec.none))
+            except RecordsError as error:
+                _log.warning("a batch whose records go to a dead-letter queue cannot be unpacked: %s", error)
+                self.close()
+                return header.last_offset
+            except BaseException:
+                self.close()
+                raise
+            if len(batch) < _LARGE_BYTES:
+                self._release()
+        self._records = each_record(batch)
+        self._first, self._last = offset, header.last_offset
+        return self._last
+
+    def record(self, offset: int) -> PlainRecord | None:
+        """Return a record of the batch that is at hand, None if there is none; the same may be asked for again."""
+        if not self._first <= offset <= self._last:
+            return None
+        self._first = offset
+        try:
+            while self._at is None or self._at.offset < offset:
+                self._at = next(self._records)
+        except (StopIteration, RecordsError):
+            self._records, self._at = iter(()), None
+            return None
+        return self._at if self._at.offset == offset else None
+
+    def close(self) -> None:
+        """Let go of the batch."""
+        self._records, self._at = iter(()), None
+        self._first, self._last = 0, -1
+        self._release()
+
+    def _release(self) -> None:
+        if self._has_large:
+            self._has_large = False
+            self._large.release()

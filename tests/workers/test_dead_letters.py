@@ -1,0 +1,68 @@
+"""Dead letters of share groups whose queue's partitions are led by another worker than the source's."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from confluent_kafka import AcknowledgeType
+
+from tests.shares.test_dead_letters import (
+    LETTERS,
+    NUMBERS,
+    SOURCES,
+    configure,
+    fill,
+    letters,
+    make_queue,
+    work,
+)
+from tests.shares.test_share_consumers import until
+from tests.workers.house import PARTITIONS, House
+
+pytestmark = [pytest.mark.slow]
+
+
+def test_letters_go_to_whichever_worker_leads_the_queue_also_when_one_is_killed(tmp_path: Path) -> None:
+    with House(tmp_path / "data", 2, *LETTERS) as house:
+        address = house.address
+        house.make_topic("work")
+        house.until_shared("work")
+        for number in itertools.count():  # where a topic lies is by its name
+            queue = f"dlq.work{number}"
+            make_queue(address, queue, PARTITIONS)
+            until(lambda queue=queue: min(house.leaders(queue).values()) >= 0, lambda: house.leaders("work"))  # type: ignore[misc]
+            here, there = house.leaders("work"), house.leaders(queue)
+            if {here[at] == there[at] for at in range(SOURCES)} == {True, False}:
+                break
+        configure(
+            address,
+            "crew",
+            queue,
+            errors_deadletterqueue_copy_record_enable="true",
+            share_delivery_count_limit="10",
+        )
+        fill(address, "work")
+        judged: set[int] = set()
+
+        def judge(number: int, times: int) -> AcknowledgeType:
+            judged.add(number)
+            return AcknowledgeType.REJECT
+
+        worker = threading.Thread(target=work, args=(address, "crew", "work", judge, NUMBERS))
+        worker.start()
+        until(lambda: len(judged) > NUMBERS // 10, lambda: len(judged))
+        house.until_again(2, house.send(2, signal.SIGKILL))
+        worker.join()
+        until(
+            lambda: len({int(each.key) for each in letters(address, queue)}) == NUMBERS, lambda: len(judged)
+        )
+        found = Counter(int(each.key) for each in letters(address, queue))
+        assert found.total() < 1.5 * NUMBERS
+        assert {each.partition for each in letters(address, queue)} == set(range(SOURCES))
+        assert house.end() == 0
+    assert "Traceback" not in house.log.read_text()
