@@ -11,20 +11,20 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import random
 import resource
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from benchmarks.peers.magnetar import MagnetarOs
+from benchmarks.peers.processes import cpu_s, family, rss_mb
 from benchmarks.thin import ThinClient
 from magnetar.records.batch import PlainRecord, encode_batch
 
@@ -42,28 +42,6 @@ HELD_OUT = {"topics": (300, 100_000), "partitions": (100, 10_000), "connections"
 ASKED = {"topics": (1_000_000,), "partitions": (100_000,), "connections": (30_000,)}
 CALLS = 4000
 _BATCH = encode_batch([PlainRecord(None, b"x" * 100, timestamp=1_700_000_000_000)])
-_TICKS = os.sysconf("SC_CLK_TCK")
-
-
-def cpu_s(pids: Iterable[int]) -> float:
-    """Return the processor time of processes so far, threads that ended included."""
-    found = 0
-    for pid in pids:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        found += int(fields[11]) + int(fields[12])
-    return found / _TICKS
-
-
-def rss_mb(pids: Iterable[int]) -> float:
-    """Return resident memory, MB of a million bytes."""
-    pages = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in pids)
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
-
-
-def family(pid: int) -> list[int]:
-    """Return a process and all that it began."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [pid, *(each for child in children for each in family(int(child)))]
 
 
 def _asked(pids: Sequence[int], calls: Sequence[Callable[[], object]]) -> dict[str, float]:

@@ -1,0 +1,113 @@
+"""Several workers against one: the processor time of all processes per record, and the rate, in turn.
+
+    python -m benchmarks.workers [--workers 2] [--clients 4] [--turns 8] [--records 600000] [--bar 1.15]
+
+Both are `magnetar standalone`, ``flush=os``, on directories of their own, and take turns as in `benchmarks.paired`.
+The partitions are led by all workers, and several producers and consumers work at once: what one of them sends keeps no
+worker busy, and then two take less from their sockets at a time, and so do more for each record (1.25 of one worker's
+cost for 100 B from one producer). Clients and brokers share the machine: the rate tells something only where there are
+more cores than these keep busy. The status is 1 if a record costs more than ``--bar`` times what it costs with one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar, TypeVarTuple, Unpack
+
+from benchmarks import shapes
+from benchmarks.paired import read, told
+from benchmarks.peers.magnetar import MagnetarOs
+from benchmarks.peers.processes import family, rss_mb
+from benchmarks.samples import Samples, in_turn
+from benchmarks.thin import ThinClient
+
+_Given = TypeVarTuple("_Given")
+_Found = TypeVar("_Found")
+
+
+class Workers(MagnetarOs):
+    """``count`` workers of one directory; processor time and memory are those of all its processes."""
+
+    def __init__(self, data: Path, count: int) -> None:
+        self.name = "one" if count == 1 else "several"
+        self.settings = (*MagnetarOs.settings, f"workers={count}")
+        super().__init__(data)
+
+    def cpu_seconds(self) -> float:
+        return (
+            sum(
+                int(path.read_text().split()[0])
+                for pid in family(self.pid)
+                for path in Path(f"/proc/{pid}/task").glob("*/schedstat")
+            )
+            / 1e9
+        )
+
+    def rss_mb(self) -> float:
+        return rss_mb(family(self.pid))
+
+
+def measure(pair: Sequence[Workers], samples: Samples, records: int, turns: int, clients: int) -> None:
+    """Produce 100 B and 1 KB by several clients at once, and read the larger ones by as many."""
+    for size, each in ((100, records // clients), (1000, records // 2 // clients)):
+        topic = f"t-{size}"
+        for server in pair:
+            with ThinClient.to(server.address) as client:
+                client.create_topics([topic], 4)
+            _together(clients, shapes.produce, server, topic, "all alike", size, each // 4)
+        for number in range(turns):
+            for server in in_turn(pair, number):
+                os.sync()  # lest one pays for what the other wrote
+                before = server.cpu_seconds()
+                produced = _together(clients, shapes.produce, server, topic, "all alike", size, each)
+                used = server.cpu_seconds() - before
+                samples.add(f"produce {size} B, us/record", server.name, used * 1e6 / (each * clients))
+                samples.add(f"produce {size} B, records/s", server.name, sum(rate for rate, _ in produced))
+    there = (each // 4 + each * turns) * clients
+    for number in range(1 + turns):
+        for server in in_turn(pair, number):
+            before = server.cpu_seconds()
+            _together(clients, read, server, topic, there)
+            used = server.cpu_seconds() - before
+            if number:
+                samples.add("consume 1000 B, us/record", server.name, used * 1e6 / (there * clients))
+    for server in pair:
+        samples.add("memory after it, MB", server.name, server.rss_mb())
+
+
+def _together(clients: int, work: Callable[[Unpack[_Given]], _Found], *given: *_Given) -> list[_Found]:
+    """Have clients, each a process of its own, do the same at once."""
+    with ThreadPoolExecutor(clients) as pool:
+        return [each.result() for each in [pool.submit(work, *given) for _ in range(clients)]]
+
+
+def main() -> int:
+    """Print a table of medians and ratios."""
+    parser = argparse.ArgumentParser(prog="workers", description=__doc__.split("\n")[0])
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--clients", type=int, default=4)
+    parser.add_argument("--turns", type=int, default=8)
+    parser.add_argument("--records", type=int, default=600_000)
+    parser.add_argument("--bar", type=float, default=1.15)
+    given = parser.parse_args()
+    samples = Samples()
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        Workers(Path(scratch) / "one", 1) as one,
+        Workers(Path(scratch) / "several", given.workers) as several,
+    ):
+        time.sleep(6)  # until all workers have their part
+        measure((one, several), samples, given.records, given.turns, given.clients)
+    ratios = told(samples, "one", "several")
+    return int(max(ratio for name, ratio in ratios.items() if name.endswith("us/record")) > given.bar)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
