@@ -2,6 +2,7 @@
 """Let foreign clients work against one Kafka-protocol address and keep what they report.
 
     compat/run.py --magnetar                            every client against a fresh standalone broker
+    compat/run.py --magnetar --place cluster            the same against a cluster; proxy: through a proxy before one
     compat/run.py --kafka                               the same against Apache Kafka, with the same settings
     compat/run.py --bootstrap HOST:PORT --column other  against a running broker: what kills it is left out
     compat/run.py --magnetar --client kcat --check nulls
@@ -24,6 +25,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from places import PLACES
 from stage import stage
 from versions import version
 
@@ -125,15 +127,22 @@ def main() -> int:
         where.add_argument(
             f"--{name}", dest="broker", action="store_const", const=name, help="start one for the run"
         )
+    parser.add_argument("--place", choices=list(PLACES), default="standalone", help="what --magnetar starts")
     parser.add_argument("--column", help="the name to keep results under (default: what was started)")
     parser.add_argument("--client", action="append", choices=[c.name for c in CLIENTS])
     parser.add_argument("--check", action="append", default=[])
     parser.add_argument("--json", type=Path, default=HERE / "results" / "clients.json")
     options = parser.parse_args()
+    if options.place != "standalone" and options.broker != "magnetar":
+        parser.error("--place is for --magnetar")
 
     failed = 0
-    column = options.column or options.broker or "magnetar"
-    with stage(options.broker) if options.broker else contextlib.nullcontext(options.bootstrap) as bootstrap:
+    started = PLACES[options.place] if options.broker == "magnetar" else options.broker
+    column = options.column or started or "magnetar"
+    serving = (
+        stage(options.broker, options.place) if options.broker else contextlib.nullcontext(options.bootstrap)
+    )
+    with serving as bootstrap:
         for client in CLIENTS:
             if options.client and client.name not in options.client:
                 continue

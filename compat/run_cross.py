@@ -3,6 +3,7 @@
 
     compat/run_cross.py                                 all writers, formats and codecs, on a fresh broker
     compat/run_cross.py --writer librdkafka --format pulsar --codec lz4
+    compat/run_cross.py --place cluster                 on a cluster; proxy: through a proxy in front of it
     compat/run_cross.py --peers                         the same checks within Kafka and within Pulsar
 
 For every (writer, entry format, codec) a topic is written, batched and then one by one. Each reader must see every
@@ -20,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from cross import records as written
 from cross.clients import KINDS, Client, Kind, Refused
 from cross.views import differences, kafka_of_kafka, kafka_of_pulsar, pulsar_of_kafka, pulsar_of_pulsar, shown
 from halves import pair_of
+from places import PLACES, cluster
 from run import HERE
 from versions import version
 
@@ -51,11 +53,14 @@ class Run:
         clients: Mapping[str, Client],
         addresses: Mapping[str, str],
         broker: str,
+        data: Sequence[Path] = (),
         peers: Sequence[dict[str, Any]] = (),
     ) -> None:
         self.clients = clients
         self.addresses = addresses
         self.broker = broker
+        self.data = data
+        """The directories of brokers of ours, each of which may be asked what it knows."""
         self.found: list[dict[str, Any]] = []
         self._fails_with_peers = {pair_of(each) for each in peers if not each["ok"]}
 
@@ -159,7 +164,7 @@ class Run:
 
     def ids(self, topic: str, count: int) -> list[str]:
         """What the broker says: the message id of each offset. A peer knows only one of the two."""
-        return message_ids(self.addresses["data"], topic, count) if self.is_ours else []
+        return message_ids(self.data, topic, count) if self.is_ours else []
 
     # ---- messages in pieces, and messages passed on ----
 
@@ -246,15 +251,23 @@ def create_topic(bootstrap: str, topic: str, config: Mapping[str, str]) -> None:
     admin.create_topics([wanted])[topic].result(30)
 
 
-def message_ids(data: str, topic: str, count: int) -> list[str]:
-    """What `magnetar explain` tells of each offset: ledger:entry:batch index."""
+def message_ids(data: Sequence[Path], topic: str, count: int) -> list[str]:
+    """What `magnetar explain` tells of each offset, on the broker that has the topic: ledger:entry:batch index."""
     sys.path.insert(0, str(HERE.parent / "src"))
     from magnetar.admin.client import ask
+    from magnetar.admin.errors import AdminError
     from magnetar.admin.explain import Explained
 
-    ids = []
-    for offset in range(count):
-        told = ask(Path(data), "explain", topic=topic, partition=0, offset=offset)
+    ids: list[str] = []
+    waiting = list(data)
+    while len(ids) < count:
+        try:
+            told = ask(waiting[0], "explain", topic=topic, partition=0, offset=len(ids))
+        except AdminError:
+            waiting.pop(0)
+            if not waiting:
+                raise
+            continue
         assert isinstance(told, Explained)
         ledger, entry, _, index = told.message_id.split(":")
         ids.append(f"{ledger}:{entry}:{index}")
@@ -272,18 +285,26 @@ def started(stack: ExitStack, kinds: Sequence[Kind], addresses: Mapping[str, str
     return clients
 
 
+@contextmanager
+def ours(place: str) -> Iterator[tuple[dict[str, str], list[Path]]]:
+    """Fresh brokers of ours: where clients begin, by protocol, and the brokers' directories."""
+    quickly = "group.initial.rebalance.delay.ms=0"
+    if place != "standalone":
+        with cluster(place, quickly) as (servers, addresses):
+            yield addresses, [each.data for each in servers.brokers]
+        return
+    with tempfile.TemporaryDirectory(prefix="magnetar-cross-") as data:
+        directory = Path(data) / "data"
+        with standalone(quickly, protocols=("pulsar", "http"), data=directory) as ready:
+            yield dict(pair.split("=") for pair in ready.split()), [directory]
+
+
 def on_magnetar(options: argparse.Namespace, peers: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Every writer, format and codec on a fresh broker of ours."""
     with ExitStack() as stack:
-        data = stack.enter_context(tempfile.TemporaryDirectory(prefix="magnetar-cross-"))
-        ready = stack.enter_context(
-            standalone(
-                "group.initial.rebalance.delay.ms=0", protocols=("pulsar", "http"), data=Path(data) / "data"
-            )
-        )
-        addresses = dict(pair.split("=") for pair in ready.split()) | {"data": f"{data}/data"}
+        addresses, data = stack.enter_context(ours(options.place))
         clients = started(stack, KINDS, addresses)
-        run = Run(clients, addresses, "magnetar", peers)
+        run = Run(clients, addresses, "magnetar", data, peers)
         for writer in clients.values():
             if writer.kind.name not in (options.writer or clients):
                 continue
@@ -296,7 +317,8 @@ def on_magnetar(options: argparse.Namespace, peers: Sequence[dict[str, Any]]) ->
                 run.relay(clients["kafka-java"], writer)
             print(writer.kind.name, tally(run.found, writer.kind.name), flush=True)
             if not options.codec:
-                keep("magnetar", [each for each in run.found if each["writer"] == writer.kind.name], clients)
+                mine = [each for each in run.found if each["writer"] == writer.kind.name]
+                keep(PLACES[options.place], mine, clients)
         return run.found
 
 
@@ -347,7 +369,8 @@ def keep(column: str, found: Sequence[dict[str, Any]], clients: Mapping[str, Cli
     results["versions"] = {name: client.version for name, client in clients.items()} | results.get(
         "versions", {}
     )
-    results |= {"date": datetime.datetime.now(datetime.UTC).date().isoformat(), "broker": version("magnetar")}
+    run = {"date": datetime.datetime.now(datetime.UTC).date().isoformat(), "broker": version("magnetar")}
+    results |= {"runs": results.get("runs", {}) | {column: run}} if column != "magnetar" else run
     RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
 
 
@@ -356,6 +379,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--peers", action="store_true", help="within Apache Kafka and Apache Pulsar instead")
+    parser.add_argument("--place", choices=list(PLACES), default="standalone")
     parser.add_argument("--writer", action="append", choices=[kind.name for kind in KINDS])
     parser.add_argument("--format", action="append", choices=FORMATS)
     parser.add_argument("--codec", action="append")

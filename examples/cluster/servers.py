@@ -92,19 +92,34 @@ class Broker(Server):
 
     def __init__(self, cluster: Cluster, number: int, directory: Path) -> None:
         self.number = number
+        self.data = directory / "data"
         self.kafka, self.pulsar, self.http = free_ports(3)
         config = directory / "broker.conf"
-        config.write_text(
-            f"clusterName={CLUSTER}\nmetadataStoreUrl=zk:{cluster.hosts}/{CLUSTER}\n"
-            f"bookkeeperMetadataServiceUri=zk+hierarchical://{cluster.hosts}/ledgers\n"
-            "managedLedgerDefaultEnsembleSize=2\nmanagedLedgerDefaultWriteQuorum=2\nmanagedLedgerDefaultAckQuorum=2\n"
-            f"metadataStoreSessionTimeoutMillis={SESSION_MS}\ndefaultNumberOfNamespaceBundles=12\n"
-            "messagingProtocols=kafka,pulsar\n"
-        )
-        # Three JVMs of these and four of the others share this machine.
-        settings = {
-            "node.id": number,
-            "data.dir": directory / "data",
+        config.write_text("".join(f"{name}={value}\n" for name, value in self.config(cluster).items()))
+        command = [_magnetar(), "broker", "--config", config]
+        for name, value in self.settings().items():
+            command += ["--set", f"{name}={value}"]
+        super().__init__(f"broker {number}", command, self.kafka, directory / "broker.log")
+
+    def config(self, cluster: Cluster) -> dict[str, object]:
+        """What all brokers have in common, in Pulsar's words."""
+        return {
+            "clusterName": CLUSTER,
+            "metadataStoreUrl": cluster.metadata,
+            "bookkeeperMetadataServiceUri": f"zk+hierarchical://{cluster.hosts}/ledgers",
+            "managedLedgerDefaultEnsembleSize": 2,
+            "managedLedgerDefaultWriteQuorum": 2,
+            "managedLedgerDefaultAckQuorum": 2,
+            "metadataStoreSessionTimeoutMillis": SESSION_MS,
+            "defaultNumberOfNamespaceBundles": 12,
+            "messagingProtocols": "kafka,pulsar",
+        }
+
+    def settings(self) -> dict[str, object]:
+        """What is this one's own. Several JVMs share the machine."""
+        return {
+            "node.id": self.number,
+            "data.dir": self.data,
             "listeners": f"PLAINTEXT://127.0.0.1:{self.kafka}",
             "pulsar.listeners": f"pulsar://127.0.0.1:{self.pulsar}",
             "http.listeners": f"http://127.0.0.1:{self.http}",
@@ -112,10 +127,6 @@ class Broker(Server):
             "bookkeeper.cache.bytes": 16 << 20,
             "bookkeeper.heap.bytes": 128 << 20,
         }
-        command = [_magnetar(), "broker", "--config", config]
-        for name, value in settings.items():
-            command += ["--set", f"{name}={value}"]
-        super().__init__(f"broker {number}", command, self.kafka, directory / "broker.log")
 
 
 class Cluster:
@@ -128,9 +139,13 @@ class Cluster:
         self.zookeeper = self._zookeeper()
         self.bookies = [self._bookie(number) for number in range(1, bookies + 1)]
         self.brokers = [
-            Broker(self, number, self._made(f"broker-{number}")) for number in range(1, brokers + 1)
+            self.broker(number, self._made(f"broker-{number}")) for number in range(1, brokers + 1)
         ]
-        self.proxy = self._proxy()
+        self.proxy = self.gateway(self._made("proxy"))
+
+    def broker(self, number: int, directory: Path) -> Broker:
+        """Return a broker that is not started yet."""
+        return Broker(self, number, directory)
 
     @property
     def hosts(self) -> str:
@@ -207,8 +222,9 @@ class Cluster:
         with (self._directory / "initnewcluster.log").open("wb") as out:
             subprocess.run(command, check=True, stdout=out, stderr=out)
 
-    def _proxy(self) -> Proxy:
-        return Proxy(self, self._made("proxy"))
+    def gateway(self, directory: Path) -> Proxy:
+        """Return the proxy, not started yet."""
+        return Proxy(self, directory)
 
     def _java(self, main: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
         opened = [f"--add-opens={each}=ALL-UNNAMED" for each in _OPENED]
@@ -221,18 +237,21 @@ class Proxy(Server):
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         self.kafka, self.pulsar, self.http = free_ports(3)
-        settings = {
+        command: list[str | Path] = [_magnetar(), "proxy"]
+        for name, value in self.settings(cluster).items():
+            command += ["--set", f"{name}={value}"]
+        super().__init__("the proxy", command, self.kafka, directory / "proxy.log")
+
+    def settings(self, cluster: Cluster) -> dict[str, object]:
+        """Where it listens, and where brokers are."""
+        return {
             "listeners": f"PLAINTEXT://127.0.0.1:{self.kafka}",
             "pulsar.listeners": f"pulsar://127.0.0.1:{self.pulsar}",
             "http.listeners": f"http://127.0.0.1:{self.http}",
             "proxy.bootstrap.servers": cluster.bootstrap,
-            "broker.service.url": "pulsar://"
-            + ",".join(f"127.0.0.1:{each.pulsar}" for each in cluster.brokers),
+            "broker.service.url": _urls("pulsar", (each.pulsar for each in cluster.brokers)),
+            "broker.web.service.url": _urls("http", (each.http for each in cluster.brokers)),
         }
-        command: list[str | Path] = [_magnetar(), "proxy"]
-        for name, value in settings.items():
-            command += ["--set", f"{name}={value}"]
-        super().__init__("the proxy", command, self.kafka, directory / "proxy.log")
 
 
 def _urls(scheme: str, ports: Iterable[int]) -> str:
