@@ -20,17 +20,18 @@ PARTITIONS = 8
 class BrokerProcess:
     """``magnetar broker``, from a file in Pulsar's words."""
 
-    def __init__(self, cluster: Cluster, directory: Path, number: int, *extra: str) -> None:
+    def __init__(self, cluster: Cluster, directory: Path, number: int, *extra: str, conf: str = "") -> None:
+        """``extra`` are settings, NAME=VALUE; ``conf`` is added to the file in Pulsar's words."""
         self.kafka, self.pulsar, self.http = free_port(), free_port(), free_port()
         self.number = number
         self.log = directory / f"broker-{number}.log"
-        config = directory / f"broker-{number}.conf"
-        config.write_text(
+        self.config = directory / f"broker-{number}.conf"
+        self.config.write_text(
             f"metadataStoreUrl=zk:{cluster.hosts}/house\nclusterName=house\n"
             f"bookkeeperMetadataServiceUri=zk+hierarchical://{cluster.hosts}/ledgers\n"
             "managedLedgerDefaultEnsembleSize=2\nmanagedLedgerDefaultWriteQuorum=2\n"
             "managedLedgerDefaultAckQuorum=2\nmetadataStoreSessionTimeoutMillis=4000\n"
-            "messagingProtocols=kafka,pulsar\nbookkeeper.cache.bytes=16777216\n"
+            f"messagingProtocols=kafka,pulsar\nbookkeeper.cache.bytes=16777216\n{conf}"
         )
         settings = [
             f"node.id={number}",
@@ -42,7 +43,7 @@ class BrokerProcess:
             *extra,
         ]
         magnetar = Path(sys.executable).parent / "magnetar"
-        self._command = [str(magnetar), "broker", "--config", str(config)]
+        self._command = [str(magnetar), "broker", "--config", str(self.config)]
         for each in settings:
             self._command += ["--set", each]
         self._process: subprocess.Popen[bytes] | None = None

@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -101,65 +102,94 @@ class Server:
             self._process = None
 
 
-def zookeeper(directory: Path, tick_ms: int = 200, extra: str = "") -> Server:
-    """Return a ZooKeeper that is not started yet; sessions last between 2 and 200 of its ticks."""
+def zookeeper(
+    directory: Path, tick_ms: int = 200, extra: str = "", *, secure: bool = False, options: Sequence[str] = ()
+) -> Server:
+    """Return a ZooKeeper that is not started yet; sessions last between 2 and 200 of its ticks.
+
+    ``secure`` has it listen for TLS alone, with what ``extra`` says of it; ``options`` are Java's.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     port = free_port()
     config = directory / "zoo.cfg"
+    name = "secureClientPort" if secure else "clientPort"
     config.write_text(
-        f"tickTime={tick_ms}\ndataDir={directory / 'data'}\nclientPort={port}\nclientPortAddress=127.0.0.1\n"
+        f"tickTime={tick_ms}\ndataDir={directory / 'data'}\n{name}={port}\n{name}Address=127.0.0.1\n"
         f"maxSessionTimeout={200 * tick_ms}\nadmin.enableServer=false\nmaxClientCnxns=0\n"
         f"4lw.commands.whitelist=*\n{extra}"
     )
-    options = [*_LITTLE, "-Xmx128m", "-Dzookeeper.forceSync=no", "-Dlog4j2.level=WARN"]
+    own = [*_LITTLE, "-Xmx128m", "-Dzookeeper.forceSync=no", "-Dlog4j2.level=WARN", *options]
     main = "org.apache.zookeeper.server.ZooKeeperServerMain"
-    command = [java(), *options, "-cp", class_path(), main, str(config)]
-    return Server("ZooKeeper", command, port, directory / "server.log", b"srvr")
+    command = [java(), *own, "-cp", class_path(), main, str(config)]
+    return Server("ZooKeeper", command, port, directory / "server.log", b"" if secure else b"srvr")
 
 
-def bookie(directory: Path, metadata: Server) -> Server:
+def bookie(
+    directory: Path,
+    metadata: Server,
+    extra: str = "",
+    options: Sequence[str] = (),
+    *,
+    session_ms: int = 4000,
+) -> Server:
     """Return a bookie that is not started yet. What it acknowledges is in the page cache only."""
     directory.mkdir(parents=True, exist_ok=True)
     port = free_port()
     config = directory / "bookie.conf"
     config.write_text(
         f"bookiePort={port}\nadvertisedAddress=127.0.0.1\nlisteningInterface=lo\nallowLoopback=true\n"
-        f"metadataServiceUri=zk+hierarchical://127.0.0.1:{metadata.port}/ledgers\nzkTimeout=4000\n"
+        f"metadataServiceUri=zk+hierarchical://127.0.0.1:{metadata.port}/ledgers\nzkTimeout={session_ms}\n"
         f"journalDirectories={directory / 'journal'}\nledgerDirectories={directory / 'ledgers'}\n"
         "httpServerEnabled=false\njournalSyncData=false\njournalMaxGroupWaitMSec=0\nflushEntrylogBytes=0\n"
         "journalPreAllocSizeMB=4\njournalMaxSizeMB=64\nskipListSizeLimit=8388608\nnettyMaxFrameSizeBytes=33554432\n"
         "numAddWorkerThreads=1\nnumReadWorkerThreads=1\nserverNumIOThreads=1\nnumHighPriorityWorkerThreads=1\n"
-        "gcWaitTime=600000\ndiskUsageThreshold=0.99\ndiskUsageWarnThreshold=0.98\n"
+        f"gcWaitTime=600000\ndiskUsageThreshold=0.99\ndiskUsageWarnThreshold=0.98\n{extra}"
     )
     main = "org.apache.bookkeeper.server.Main"
-    return Server("a bookie", _bookkeeper(main, "--conf", str(config)), port, directory / "server.log")
+    command = _bookkeeper(main, "--conf", str(config), options=options)
+    return Server("a bookie", command, port, directory / "server.log")
 
 
-def _bookkeeper(*arguments: str) -> list[str]:
+def _bookkeeper(*arguments: str, options: Sequence[str] = ()) -> list[str]:
     opens = [
         "java.base/java.lang",
         "java.base/java.nio",
         "java.base/sun.nio.ch",
         "java.base/jdk.internal.misc",
     ]
-    options = [
+    own = [
         *_LITTLE,
+        *options,
         "-Xmx128m",
         "-XX:MaxDirectMemorySize=128m",
         "-Dio.netty.leakDetectionLevel=disabled",
         "-Dio.netty.tryReflectionSetAccessible=true",
         *(f"--add-opens={each}=ALL-UNNAMED" for each in opens),
     ]
-    return [java(), *options, "-cp", class_path(), *arguments]
+    return [java(), *own, "-cp", class_path(), *arguments]
 
 
 class Cluster:
     """A ZooKeeper and some bookies."""
 
-    def __init__(self, directory: Path, bookies: int = 3) -> None:
-        self.zookeeper = zookeeper(directory / "zookeeper")
-        self.bookies = [bookie(directory / f"bookie-{number}", self.zookeeper) for number in range(bookies)]
+    def __init__(
+        self,
+        directory: Path,
+        bookies: int = 3,
+        *,
+        metadata: Server | None = None,
+        extra: str = "",
+        options: Sequence[str] = (),
+        session_ms: int = 4000,
+    ) -> None:
+        """``extra`` is further configuration of bookies, ``options`` are Java's for them and for their tools."""
+        self.zookeeper = metadata or zookeeper(directory / "zookeeper")
+        self.bookies = [
+            bookie(directory / f"bookie-{number}", self.zookeeper, extra, options)
+            for number in range(bookies)
+        ]
         self._directory = directory
+        self._options = options
 
     @property
     def hosts(self) -> str:
@@ -171,9 +201,11 @@ class Cluster:
         self.zookeeper.start()
         shell = "org.apache.bookkeeper.bookie.BookieShell"
         config = str(self._directory / "bookie-0" / "bookie.conf")
+        command = _bookkeeper(shell, "-conf", config, "initnewcluster", options=self._options)
         with (self._directory / "format.log").open("ab") as out:
-            command = _bookkeeper(shell, "-conf", config, "initnewcluster")
-            subprocess.run(command, check=True, stdout=out, stderr=out)
+            # Its first handshake may take longer than it waits, where many processes start.
+            while subprocess.run(command, stdout=out, stderr=out).returncode:
+                assert out.tell() < 1_000_000, (self._directory / "format.log").read_text()[-3000:]
         for each in self.bookies:
             each.start()
 

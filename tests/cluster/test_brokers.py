@@ -15,6 +15,7 @@ import pulsar
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
+from kafka.admin import KafkaAdminClient
 
 from tests.cluster.brokers import (
     PARTITIONS,
@@ -79,6 +80,26 @@ def test_pulsars_clients_are_led_to_the_owner_and_read_what_kafkas_wrote(pair: l
         found = {int(consumer.receive(30_000).data()) for _ in range(400)}
         assert found == set(range(400))
         client.close()
+
+
+def test_each_broker_tells_the_sizes_of_what_it_has(pair: list[BrokerProcess]) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap(pair)})
+    make_topic(admin, "sizes")
+    until_shared(admin, "sizes")
+    producer = Producer({"bootstrap.servers": bootstrap(pair)})
+    for number in range(PARTITIONS):
+        producer.produce("sizes", bytes(10_000), partition=number)
+    assert producer.flush(60) == 0
+    by_kafka_python = KafkaAdminClient(bootstrap_servers=bootstrap(pair).split(","))
+    led = leaders(admin, "sizes")
+    told: dict[tuple[int, int], int] = {}
+    for node in (each.number for each in pair):
+        (answer,) = by_kafka_python.describe_log_dirs(["sizes"], brokers=[node])
+        for topic in (topic for directory in answer["log_dirs"] for topic in directory["topics"]):
+            sizes = {each["partition_index"]: each["partition_size"] for each in topic["partitions"]}
+            told |= {(node, partition): size for partition, size in sizes.items()}
+    assert sorted(told) == sorted((leader, partition) for partition, leader in led.items())
+    assert min(told.values()) > 10_000
 
 
 def test_what_a_killed_broker_owned_is_served_by_the_other(

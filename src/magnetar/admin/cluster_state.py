@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from magnetar.admin.errors import AdminError, Invalid, Unreachable
 from magnetar.broker.errors import BrokerError
 from magnetar.broker.storage.cluster import CLUSTERS, ZooKeeperAddress, bookies_address, zookeeper_address
+from magnetar.metadata.zookeeper_security import InvalidZooKeeperConfig, ZooKeeperSecurity, untrusted
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -114,8 +117,10 @@ class ClusterState:
         return sum(each.state == "writable" for each in self.bookies)
 
 
-def look(metadata: str, bookkeeper: str = "") -> ClusterState:
+def look(metadata: str, bookkeeper: str = "", client_config: str = "") -> ClusterState:
     """Return the state of the cluster at ``metadata`` (``zk:...``); ``bookkeeper`` says where else bookies lie.
+
+    ``client_config`` names a file of ZooKeeper's client properties, as metadataStoreConfigPath does.
 
     Raises `Invalid`, or `Unreachable` where ZooKeeper does not answer.
     """
@@ -125,14 +130,19 @@ def look(metadata: str, bookkeeper: str = "") -> ClusterState:
         ledgers = bookies_address(bookkeeper) or address
     except BrokerError as error:
         raise Invalid(str(error), "As metadataStoreUrl has it: zk:HOST:PORT,HOST:PORT/PATH.") from error
+    try:
+        security = ZooKeeperSecurity.read(client_config)
+        context = security.context()
+    except InvalidZooKeeperConfig as error:
+        raise Invalid(str(error)) from error
     with ThreadPoolExecutor(16) as threads:
-        asked = threads.map(_asked, address.hosts.split(","))
-        with _connected(address) as zookeeper:
+        asked = threads.map(partial(_asked, context), address.hosts.split(","))
+        with _connected(address, security) as zookeeper:
             names = _children(zookeeper, CLUSTERS)
             bundles = _bundles(zookeeper)
             brokers = _brokers(zookeeper, bundles)
             claimed = _claimed(zookeeper)
-        with _connected(ledgers) as zookeeper:
+        with _connected(ledgers, security) as zookeeper:
             has_bookkeeper = zookeeper.exists("/ledgers") is not None
             bookies = _bookies(zookeeper)
             auditor, under_replicated = _auditor(zookeeper), _under_replicated(zookeeper)
@@ -155,20 +165,21 @@ def look(metadata: str, bookkeeper: str = "") -> ClusterState:
 
 
 @contextmanager
-def _connected(address: ZooKeeperAddress) -> Iterator[KazooClient]:
+def _connected(address: ZooKeeperAddress, security: ZooKeeperSecurity) -> Iterator[KazooClient]:
     try:
-        from kazoo.client import KazooClient
         from kazoo.exceptions import KazooException
         from kazoo.handlers.threading import KazooTimeoutError
+
+        from magnetar.metadata.kazoo_client import SecuredClient
     except ImportError as error:
         raise AdminError("kazoo is not installed", "pip install 'magnetar[cluster]'") from error
-    client = KazooClient(hosts=address.hosts + address.root, timeout=_TIMEOUT_S, read_only=True)
+    client = SecuredClient(address.hosts + address.root, security, timeout=_TIMEOUT_S, read_only=True)
     try:
         client.start(_TIMEOUT_S)
         yield client
     except (KazooTimeoutError, KazooException) as error:
         raise Unreachable(
-            f"no ZooKeeper answers at {address.hosts}: {error}",
+            f"no ZooKeeper answers at {address.hosts}: {error} ({client.trouble})",
             "Is it running, does it have a majority, and is this what metadataStoreUrl says?",
         ) from error
     finally:
@@ -334,14 +345,19 @@ def _under_replicated(zookeeper: KazooClient) -> int:
     return found
 
 
-def _asked(server: str) -> ZooKeeperLine:
+def _asked(context: ssl.SSLContext | None, server: str) -> ZooKeeperLine:
     """Ask one server how it is (``srvr``), which it may have been told not to answer."""
     host, _, port = server.rpartition(":")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=_TIMEOUT_S) as connection:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=_TIMEOUT_S) as plain:
+            connection = plain
+            if context is not None:
+                connection = context.wrap_socket(plain, server_hostname=host.strip("[]"))
             connection.sendall(b"srvr")
             with connection.makefile("rb") as answer:
                 said = answer.read(1 << 16).decode("utf-8", "replace")
+    except ssl.SSLError as error:
+        return ZooKeeperLine(server, trouble=untrusted(server, error))
     except (OSError, ValueError, OverflowError) as error:
         return ZooKeeperLine(server, trouble=str(error))
     told = {

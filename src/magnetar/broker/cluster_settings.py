@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from magnetar.broker.setting import Feed, HandlerSettings, setting
-from magnetar.broker.values import Kind, at_least, between
+from magnetar.broker.values import Kind, at_least, between, one_of
 
 _MIB = 1 << 20
 
@@ -27,6 +27,13 @@ class ClusterSettings(HandlerSettings):
         unit="ms",
         rule=between(1000, 600_000),
         pulsar=("metadataStoreSessionTimeoutMillis", "zooKeeperSessionTimeoutMillis"),
+    )
+    metadata_config_path: str = setting(
+        "",
+        Kind.STRING,
+        "File of ZooKeeper's own client properties, for TLS (`zookeeper.client.secure`, `zookeeper.ssl.*`) and logins "
+        "(`java.security.auth.login.config`); key and trust stores are PEM.",
+        pulsar=("metadataStoreConfigPath",),
     )
     bookkeeper_metadata_url: str = setting(
         "",
@@ -57,6 +64,70 @@ class ClusterSettings(HandlerSettings):
     )
     bookkeeper_password: str = setting(
         "", Kind.STRING, "Password of the ledgers.", pulsar=("managedLedgerPassword",)
+    )
+    bookkeeper_tls_client_authentication: bool = setting(
+        False,
+        Kind.BOOLEAN,
+        "Whether bookies are talked to with TLS and a certificate; as in Pulsar, nothing is encrypted without it.",
+        pulsar=("bookkeeperTLSClientAuthentication",),
+    )
+    bookkeeper_tls_provider_factory_class: str = setting(
+        "org.apache.bookkeeper.tls.TLSContextFactory",
+        Kind.STRING,
+        "Java class that BookKeeper's client makes TLS with.",
+        pulsar=("bookkeeperTLSProviderFactoryClass",),
+    )
+    bookkeeper_tls_key_file_type: str = setting(
+        "PEM",
+        Kind.STRING,
+        "Kind of the file with the key: PEM, JKS or PKCS12.",
+        rule=one_of("PEM", "JKS", "PKCS12"),
+        pulsar=("bookkeeperTLSKeyFileType",),
+    )
+    bookkeeper_tls_trust_cert_types: str = setting(
+        "PEM",
+        Kind.STRING,
+        "Kind of the file with those to trust: PEM, JKS or PKCS12.",
+        rule=one_of("PEM", "JKS", "PKCS12"),
+        pulsar=("bookkeeperTLSTrustCertTypes",),
+    )
+    bookkeeper_tls_key_store_password_path: str = setting(
+        "",
+        Kind.STRING,
+        "File with the password of the key.",
+        pulsar=("bookkeeperTLSKeyStorePasswordPath",),
+    )
+    bookkeeper_tls_trust_store_password_path: str = setting(
+        "",
+        Kind.STRING,
+        "File with the password of the file with those to trust.",
+        pulsar=("bookkeeperTLSTrustStorePasswordPath",),
+    )
+    bookkeeper_tls_key_file_path: str = setting(
+        "", Kind.STRING, "The key with which bookies are talked to.", pulsar=("bookkeeperTLSKeyFilePath",)
+    )
+    bookkeeper_tls_certificate_file_path: str = setting(
+        "", Kind.STRING, "The certificate of that key.", pulsar=("bookkeeperTLSCertificateFilePath",)
+    )
+    bookkeeper_tls_trust_certs_file_path: str = setting(
+        "",
+        Kind.STRING,
+        "The authorities that bookies' certificates are signed by.",
+        pulsar=("bookkeeperTLSTrustCertsFilePath",),
+    )
+    bookkeeper_tls_cert_files_refresh_duration_seconds: int = setting(
+        300,
+        Kind.INT,
+        "Time after which these files are looked at again; 0 for never.",
+        unit="s",
+        rule=at_least(0),
+        pulsar=("bookkeeperTlsCertFilesRefreshDurationSeconds",),
+    )
+    bookkeeper_tls_hostname_verification_enabled: bool = setting(
+        False,
+        Kind.BOOLEAN,
+        "Whether a bookie's certificate must name the address that it is connected to at.",
+        pulsar=("bookkeeper_tlsHostnameVerificationEnabled",),
     )
     bookkeeper_add_timeout_s: int = setting(
         30,

@@ -38,28 +38,47 @@ Bookkeeper = Annotated[
     typer.Option(metavar="URL", help="Where bookies are known, as bookkeeperMetadataServiceUri has it."),
 ]
 
+ClientConfig = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="MAGNETAR_METADATA_CONFIG",
+        exists=True,
+        dir_okay=False,
+        help="ZooKeeper's client properties for TLS and logins, as metadataStoreConfigPath has them.",
+    ),
+]
+
 
 @dataclass(frozen=True, slots=True)
 class _Place:
     metadata: str
     bookkeeper: str
+    client_config: str
     expected: Expected
 
 
 @app.command()
 def status(
-    config: Config = None, metadata: Metadata = None, bookkeeper: Bookkeeper = None, json: Json = False
+    config: Config = None,
+    metadata: Metadata = None,
+    bookkeeper: Bookkeeper = None,
+    metadata_config: ClientConfig = None,
+    json: Json = False,
 ) -> None:
     """Show brokers and what they have, bookies, and ZooKeeper. Reads ZooKeeper itself, so no broker has to answer."""
     from magnetar.admin.cluster_state import look
 
-    place = _place(config, metadata, bookkeeper)
-    give(look(place.metadata, place.bookkeeper), _shown, as_json=json)
+    place = _place(config, metadata, bookkeeper, metadata_config)
+    give(look(place.metadata, place.bookkeeper, place.client_config), _shown, as_json=json)
 
 
 @app.command()
 def doctor(
-    config: Config = None, metadata: Metadata = None, bookkeeper: Bookkeeper = None, json: Json = False
+    config: Config = None,
+    metadata: Metadata = None,
+    bookkeeper: Bookkeeper = None,
+    metadata_config: ClientConfig = None,
+    json: Json = False,
 ) -> None:
     """Say what is wrong with a cluster, and what to do; ends with 1 if something does not work.
 
@@ -68,14 +87,16 @@ def doctor(
     from magnetar.admin.cluster_doctor import diagnose
     from magnetar.admin.cluster_state import look
 
-    place = _place(config, metadata, bookkeeper)
-    found = diagnose(look(place.metadata, place.bookkeeper), place.expected)
+    place = _place(config, metadata, bookkeeper, metadata_config)
+    found = diagnose(look(place.metadata, place.bookkeeper, place.client_config), place.expected)
     give(found, _told, as_json=json)
     if not found.is_well:
         raise typer.Exit(1)
 
 
-def _place(config: Path | None, metadata: str | None, bookkeeper: str | None) -> _Place:
+def _place(
+    config: Path | None, metadata: str | None, bookkeeper: str | None, client_config: Path | None
+) -> _Place:
     from magnetar.admin.cluster_doctor import Expected
 
     if config is None:
@@ -83,7 +104,7 @@ def _place(config: Path | None, metadata: str | None, bookkeeper: str | None) ->
             raise Invalid(
                 "nothing says which cluster", "Name it with --metadata zk:HOST:PORT/PATH or --config FILE."
             )
-        return _Place(_as_zookeepers(metadata), bookkeeper or "", Expected())
+        return _Place(_as_zookeepers(metadata), bookkeeper or "", str(client_config or ""), Expected())
     from magnetar.broker import setting_sources
     from magnetar.broker.cluster_settings import ClusterSettings
     from magnetar.broker.errors import BrokerError
@@ -107,7 +128,8 @@ def _place(config: Path | None, metadata: str | None, bookkeeper: str | None) ->
         address,
         cluster.bookkeeper_ensemble_size,
     )
-    return _Place(_as_zookeepers(url), bookkeeper or cluster.bookkeeper_metadata_url, expected)
+    secured = str(client_config or cluster.metadata_config_path)
+    return _Place(_as_zookeepers(url), bookkeeper or cluster.bookkeeper_metadata_url, secured, expected)
 
 
 def _as_zookeepers(url: str) -> str:

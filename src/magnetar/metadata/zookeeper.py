@@ -62,6 +62,7 @@ from magnetar.metadata.ops import (
 )
 from magnetar.metadata.port import MetadataStore, Watch
 from magnetar.metadata.staging import Node, StagedCommit, Staging
+from magnetar.metadata.zookeeper_security import ZooKeeperSecurity
 from magnetar.metadata.zookeeper_session import AddWatch, QuotaExceeded, RemoveWatch, ZooKeeperSession
 
 SESSION_SECONDS = 30.0
@@ -90,8 +91,11 @@ class ZooKeeperStore(MetadataStore):
 
     session: ZooKeeperSession
 
-    def __init__(self, hosts: str, root: str, session_seconds: float) -> None:
+    def __init__(
+        self, hosts: str, root: str, session_seconds: float, security: ZooKeeperSecurity | None = None
+    ) -> None:
         self._hosts = hosts
+        self._security = security
         self._root = root.rstrip("/")
         self._seconds = session_seconds
         self._watches: dict[str, list[LocalWatch]] = defaultdict(list)
@@ -101,19 +105,24 @@ class ZooKeeperStore(MetadataStore):
         self._closed = False
         self._told_lost = False
         self._connection_wanted: set[asyncio.Event] = set()
-        self.session = ZooKeeperSession(hosts, session_seconds, self)
+        self.session = ZooKeeperSession(hosts, session_seconds, self, self._security)
 
     @classmethod
     async def open(
-        cls, hosts: str, root: str = "", *, session_seconds: float = SESSION_SECONDS
+        cls,
+        hosts: str,
+        root: str = "",
+        *,
+        session_seconds: float = SESSION_SECONDS,
+        security: ZooKeeperSecurity | None = None,
     ) -> ZooKeeperStore:
         """Return a store that is connected; raise `MetadataUnavailable` after the time of a session.
 
-        ``hosts`` are ``host:port``, separated by commas.
+        ``hosts`` are ``host:port``, separated by commas; ``security`` is for servers that want TLS or a login.
         """
         if root:
             _check_segments(check_path(root))
-        store = cls(hosts, root, session_seconds)
+        store = cls(hosts, root, session_seconds, security)
         store.session.start()
         try:
             await store._make_root()
@@ -198,7 +207,11 @@ class ZooKeeperStore(MetadataStore):
                 raise self._translated(error) from error
 
     def _unavailable(self) -> MetadataUnavailable:
-        why = self.session.ended if self._closed else f"ZooKeeper at {self._hosts} cannot be reached"
+        why = f"ZooKeeper at {self._hosts} cannot be reached"
+        if self._closed:
+            why = self.session.ended
+        elif not self.session.connected:
+            why += f": {self.session.trouble}"
         self.trouble = why
         return MetadataUnavailable(why)
 
@@ -393,7 +406,7 @@ class ZooKeeperStore(MetadataStore):
         lost = self.session
         _log.warning("the session %x at %s is lost: %s", lost.id & (2**64 - 1), self._hosts, why)
         self.trouble = why
-        self.session = ZooKeeperSession(self._hosts, self._seconds, self)
+        self.session = ZooKeeperSession(self._hosts, self._seconds, self, self._security)
         for told in tuple(lost.on_lost):
             told()
         self.session.start()

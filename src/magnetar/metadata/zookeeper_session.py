@@ -23,7 +23,6 @@ from functools import partial
 from threading import Lock, Thread
 from typing import Any, Protocol
 
-from kazoo.client import KazooClient
 from kazoo.exceptions import (
     EXCEPTIONS,
     ConnectionClosedError,
@@ -31,12 +30,13 @@ from kazoo.exceptions import (
     KazooException,
     SessionExpiredError,
 )
-from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.serialization import Exists, Watch, int_struct, write_string
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
+from magnetar.metadata.kazoo_client import SecuredClient, SecuredConnection
 from magnetar.metadata.port import Session
+from magnetar.metadata.zookeeper_security import ZooKeeperSecurity
 
 LEASE = 0.8
 """The part of the session's time-out for which an answer lets this client believe in its session."""
@@ -106,7 +106,7 @@ class SessionListener(Protocol):
         """Learn that the session has ended, or must be taken for ended; nothing more is told after that."""
 
 
-class _Connection(ConnectionHandler):  # type: ignore[misc]
+class _Connection(SecuredConnection):
     """Kazoo's connection, which tells how long the servers keep the session, and of watches that stay."""
 
     client: _Client
@@ -128,17 +128,23 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         self.client.tell(partial(self.client.owner._changed, watch.path))
 
 
-class _Client(KazooClient):  # type: ignore[misc]
+class _Client(SecuredClient):
     """Kazoo's client with that connection."""
 
-    def __init__(self, owner: ZooKeeperSession, hosts: str, timeout: float) -> None:
+    def __init__(
+        self, owner: ZooKeeperSession, hosts: str, timeout: float, security: ZooKeeperSecurity
+    ) -> None:
         retry = KazooRetry(max_tries=-1, delay=0.05, max_delay=1.0)
-        super().__init__(hosts=hosts, timeout=timeout, connection_retry=retry, logger=_log.getChild("kazoo"))
-        self.logger.setLevel(logging.ERROR)
         self.owner = owner
         self.tell = owner._tell
-        self._connection = _Connection(self, self._conn_retry.copy(), logger=self.logger)
+        super().__init__(
+            hosts, security, timeout=timeout, connection_retry=retry, logger=_log.getChild("kazoo")
+        )
+        self.logger.setLevel(logging.ERROR)
         self.add_listener(self._state_changed)
+
+    def _make_connection(self) -> SecuredConnection:
+        return _Connection(self, self._conn_retry.copy(), logger=self.logger, sasl_options=self.sasl_needed)
 
     def _state_changed(self, state: str) -> None:
         if state == KazooState.SUSPENDED:
@@ -172,7 +178,13 @@ class ZooKeeperSession(Session):
     the servers may agree upon another one.
     """
 
-    def __init__(self, hosts: str, timeout: float, listener: SessionListener) -> None:
+    def __init__(
+        self,
+        hosts: str,
+        timeout: float,
+        listener: SessionListener,
+        security: ZooKeeperSecurity | None = None,
+    ) -> None:
         super().__init__(0)
         self.connected = False
         self.ended = ""
@@ -191,7 +203,12 @@ class ZooKeeperSession(Session):
         """What the loop has still to be told, in the order in which it happened."""
         self._woken = False
         """Whether the loop is on its way to that."""
-        self._client = _Client(self, hosts, timeout)
+        self._client = _Client(self, hosts, timeout, security or ZooKeeperSecurity())
+
+    @property
+    def trouble(self) -> str:
+        """What may be why there is no connection."""
+        return self._client.trouble
 
     def start(self) -> None:
         """Begin to connect, again and again until it is ended."""

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from magnetar.broker.names import Naming
+from magnetar.ledger.bookkeeper.bookie_tls import BookieTls
 from magnetar.ledger.bookkeeper.closed import (
     BookieConnections,
     ClosedLedger,
@@ -36,6 +37,7 @@ from magnetar.ledger.errors import CannotOffload, TierFailed
 from magnetar.ledger.files.layout import FRAME_BYTES, HEADER_BYTES, encode_header, frame_head
 from magnetar.ledger.info import decode_info, path_of
 from magnetar.ledger.port import LedgerSummary
+from magnetar.metadata.zookeeper_security import ZooKeeperSecurity
 from magnetar.pipeline.ledger_part import LedgerPart
 from magnetar.pipeline.mapped import MappedLedger
 from magnetar.pipeline.options import SourceOptions, TopicPartition
@@ -66,7 +68,8 @@ class PastBrokersReader(FetchReader):
         assert options.zookeeper is not None
         hosts, slash, path = options.zookeeper.partition("/")
         self._root = (slash + path).rstrip("/")
-        self._zookeeper = _connected(hosts)
+        self._tls = options.bookie_tls
+        self._zookeeper = _connected(hosts, ZooKeeperSecurity.read(options.zookeeper_config))
         try:
             if options.bootstrap_servers is None:
                 found = {"bootstrap.servers": _kafka_addresses(self._zookeeper, self._root, options)}
@@ -75,7 +78,7 @@ class PastBrokersReader(FetchReader):
         except BaseException:
             self.close()
             raise
-        self._bookies = BookieConnections()
+        self._bookies = BookieConnections(self._tls)
         self._unreadable_place: tuple[tuple[str, str], ...] | None = None
         own = self._root + _LEDGERS
         self._ledgers_at = own if self._zookeeper.exists(own) else _LEDGERS
@@ -187,7 +190,10 @@ class PastBrokersReader(FetchReader):
         entries = [first + count * number // wanted for number in range(wanted)]
         lows = [low, *(self._last_offset(closed, each - 1) + 1 for each in entries[1:])]
         return [
-            BookieSlice(*which, begin, end, "", closed.ledger_id, HEADER_BYTES, 0, entry, closed=closed, last=until - 1)
+            BookieSlice(
+                *which, begin, end, "", closed.ledger_id, HEADER_BYTES, 0, entry,
+                closed=closed, last=until - 1, tls=self._tls,
+            )
             for begin, end, entry, until in zip(
                 lows, [*lows[1:], high], entries, [*entries[1:], last + 1], strict=True
             )
@@ -215,13 +221,14 @@ class BookieSlice(LedgerPart):
 
     closed: ClosedLedger | None = None
     last: int = -1
+    tls: BookieTls | None = None
 
     def read(self, ask: RecordQuery) -> Iterator[pa.RecordBatch]:
         from magnetar.pipeline.slice_reader import SliceReader
 
         settle()
         assert self.closed is not None
-        fetched = EntriesAsFile(self.closed, self.entry_id, self.last)
+        fetched = EntriesAsFile(self.closed, self.entry_id, self.last, self.tls)
         whole = replace(self, end=len(fetched))
         return SliceReader(whole, ask, ledger=fetched).batches()
 
@@ -229,12 +236,12 @@ class BookieSlice(LedgerPart):
 class EntriesAsFile(MappedLedger):
     """Some entries of a ledger, brought here and laid out as its file would have them."""
 
-    def __init__(self, closed: ClosedLedger, first: int, last: int) -> None:
+    def __init__(self, closed: ClosedLedger, first: int, last: int, tls: BookieTls | None = None) -> None:
         self.ledger_id = closed.ledger_id
         self.path = Path(f"ledger {closed.ledger_id} on bookies")
         parts: list[bytes | memoryview] = [encode_header(closed.ledger_id, 0)]
         size = HEADER_BYTES
-        with BookieConnections() as bookies:
+        with BookieConnections(tls) as bookies:
             for entry_id, entry in enumerate(bookies.entries(closed, first, last + 1), first):
                 parts += (frame_head(closed.ledger_id, entry_id, b"", [entry], len(entry)), entry)
                 size += FRAME_BYTES + len(entry)
@@ -249,16 +256,17 @@ class EntriesAsFile(MappedLedger):
         """Keep what is here: it does not come again."""
 
 
-def _connected(hosts: str) -> KazooClient:
-    from kazoo.client import KazooClient
+def _connected(hosts: str, security: ZooKeeperSecurity) -> KazooClient:
     from kazoo.handlers.threading import KazooTimeoutError
 
-    client = KazooClient(hosts=hosts, read_only=True)
+    from magnetar.metadata.kazoo_client import SecuredClient
+
+    client = SecuredClient(hosts, security, read_only=True)
     try:
         client.start(timeout=_CONNECT_S)
     except KazooTimeoutError:
         client.close()
-        raise ClusterUnknown(f"no ZooKeeper answers at {hosts}") from None
+        raise ClusterUnknown(f"no ZooKeeper answers at {hosts}: {client.trouble}") from None
     return client
 
 

@@ -27,6 +27,11 @@ progressGroup                   of streams: a consumer group that shows how far 
 sliceBytes                      how much of a ledger one task reads, about
 chunkedMessageMaxBytes          how large a message in chunks may be to come whole (16777216; 0: none does). For rows as
                                 Fetch gives them it is the broker's chunked.message.max.bytes, which has this default
+metadataStoreConfigPath         of zk://: the driver's file of ZooKeeper's client properties, for TLS and logins
+bookkeeperTLSClientAuthentication        of zk://: true for TLS to bookies, with files of PEM that driver and executors
+                                have: bookkeeperTLSTrustCertsFilePath, bookkeeperTLSCertificateFilePath,
+                                bookkeeperTLSKeyFilePath, bookkeeperTLSKeyStorePasswordPath (of the key), and
+                                bookkeeper_tlsHostnameVerificationEnabled (false)
 
 groupIdPrefix, kafkaConsumer.pollTimeoutMs, fetchOffset.numRetries and fetchOffset.retryIntervalMs are accepted and mean
 nothing here.
@@ -41,6 +46,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from magnetar.ledger.bookkeeper.bookie_tls import BookieTls
 from magnetar.pipeline.object_store import place_of
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
@@ -69,6 +75,14 @@ _MEANINGLESS = (
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
 )
+_BOOKIE_TLS = (
+    "bookkeeperTLSClientAuthentication",
+    "bookkeeperTLSTrustCertsFilePath",
+    "bookkeeperTLSCertificateFilePath",
+    "bookkeeperTLSKeyFilePath",
+    "bookkeeperTLSKeyStorePasswordPath",
+    "bookkeeper_tlsHostnameVerificationEnabled",
+)
 _NAMES = {
     name.lower(): name
     for name in (
@@ -77,7 +91,7 @@ _NAMES = {
         "startingOffsetsByTimestampStrategy", "minOffsetsPerTrigger", "maxOffsetsPerTrigger", "maxTriggerDelay",
         "minPartitions", "maxRecordsPerPartition", "includeHeaders", "failOnDataLoss", "isolation",
         "includePositions", "columns", "ledgers", "onDamage", "pin", "pushFilters", "progressGroup", "sliceBytes",
-        "chunkedMessageMaxBytes",
+        "chunkedMessageMaxBytes", "metadataStoreConfigPath", *_BOOKIE_TLS,
     )
 }  # fmt: skip
 _DELAY = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?")
@@ -129,6 +143,8 @@ class SourceOptions:
     progress_group: str | None = None
     slice_bytes: int = SLICE_BYTES
     chunked_bytes: int = CHUNKED_BYTES
+    zookeeper_config: str = ""
+    bookie_tls: BookieTls | None = None
 
     @property
     def bootstrap_servers(self) -> str | None:
@@ -187,6 +203,33 @@ def parse_options(options: Mapping[str, str], *, streaming: bool | None) -> Sour
         progress_group=_progress_group(given, streaming=streaming),
         slice_bytes=_count(given, "sliceBytes") or SLICE_BYTES,
         chunked_bytes=_chunked_bytes(given),
+        zookeeper_config=_of_a_cluster(given, zookeeper, "metadataStoreConfigPath"),
+        bookie_tls=_bookie_tls(given, zookeeper),
+    )
+
+
+def _of_a_cluster(given: Mapping[str, str], zookeeper: str | None, name: str) -> str:
+    text = given.get(name.lower(), "").strip()
+    if text and zookeeper is None:
+        raise ValueError(f"{name} is for zk://HOST:PORT/PATH")
+    return text
+
+
+def _bookie_tls(given: Mapping[str, str], zookeeper: str | None) -> BookieTls | None:
+    said = {name: _of_a_cluster(given, zookeeper, name) for name in _BOOKIE_TLS}
+    is_wanted = _one_of(given, "bookkeeperTLSClientAuthentication", ("false", "true")) == "true"
+    if not is_wanted:
+        return None
+    for name in _BOOKIE_TLS[1:4]:
+        if not said[name]:
+            raise ValueError(f"bookkeeperTLSClientAuthentication=true needs {name}")
+    trust, certificate, key, password = (said[name] for name in _BOOKIE_TLS[1:5])
+    return BookieTls(
+        trust,
+        certificate,
+        key,
+        key_password_file=password,
+        verify_host=_one_of(given, _BOOKIE_TLS[5], ("false", "true")) == "true",
     )
 
 

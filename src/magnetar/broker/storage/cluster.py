@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,13 +11,16 @@ from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.settings import Settings
 from magnetar.broker.storage.factories import MetadataStoreFactory, StorageEngineFactory
 from magnetar.broker.storage.tiering import make_tiers
+from magnetar.ledger.bookkeeper.bookie_tls import BookieTls
 from magnetar.ledger.errors import StorageFailed
 from magnetar.ledger.port import LedgerEngine
 from magnetar.metadata.lock import DirectoryLock
 from magnetar.metadata.ops import ANY, Put
 from magnetar.metadata.port import MetadataStore
+from magnetar.metadata.zookeeper_security import InvalidZooKeeperConfig, ZooKeeperSecurity
 
 CLUSTERS = "/admin/clusters"
+_log = logging.getLogger("magnetar.broker")
 _EXTRA = "pip install 'magnetar[cluster]'"
 
 
@@ -71,7 +75,10 @@ class ZooKeeperStores(MetadataStoreFactory):
             # To start a JVM takes Python's lock for seconds, in which a session would be lost.
             await _started_jvm(cluster)
         store = await ZooKeeperStore.open(
-            address.hosts, address.root, session_seconds=cluster.metadata_session_ms / 1000
+            address.hosts,
+            address.root,
+            session_seconds=cluster.metadata_session_ms / 1000,
+            security=zookeeper_security(cluster),
         )
         try:
             await _check_cluster(store, url, cluster.cluster_name)
@@ -79,6 +86,49 @@ class ZooKeeperStores(MetadataStoreFactory):
             await store.close()
             raise
         return store
+
+
+def zookeeper_security(cluster: ClusterSettings) -> ZooKeeperSecurity:
+    """Return how ZooKeeper is come to; raise `InvalidConfig` for a file that cannot be."""
+    try:
+        return ZooKeeperSecurity.read(cluster.metadata_config_path)
+    except InvalidZooKeeperConfig as error:
+        raise InvalidConfig(f"metadata.config.path: {error}") from error
+
+
+def bookie_tls(cluster: ClusterSettings) -> BookieTls | None:
+    """Return TLS to bookies, None for none; raise `InvalidConfig` for what is missing."""
+    named = {
+        "bookkeeper.tls.trust.certs.file.path": cluster.bookkeeper_tls_trust_certs_file_path,
+        "bookkeeper.tls.certificate.file.path": cluster.bookkeeper_tls_certificate_file_path,
+        "bookkeeper.tls.key.file.path": cluster.bookkeeper_tls_key_file_path,
+    }
+    if not cluster.bookkeeper_tls_client_authentication:
+        if any(named.values()):
+            _log.warning(
+                "bookies are talked to without TLS, though %s is set: bookkeeperTLSClientAuthentication=true begins it",
+                next(name for name, path in named.items() if path),
+            )
+        return None
+    if cluster.bookkeeper_tls_key_file_type != "PEM":  # such a file has the certificate as well
+        del named["bookkeeper.tls.certificate.file.path"]
+    for name, path in named.items():
+        if not path:
+            raise InvalidConfig(f"bookkeeper.tls.client.authentication=true needs {name}")
+        if not Path(path).is_file():
+            raise InvalidConfig(f"{name}={path}: there is no such file")
+    return BookieTls(
+        trust_file=cluster.bookkeeper_tls_trust_certs_file_path,
+        certificate_file=cluster.bookkeeper_tls_certificate_file_path,
+        key_file=cluster.bookkeeper_tls_key_file_path,
+        key_type=cluster.bookkeeper_tls_key_file_type,
+        trust_type=cluster.bookkeeper_tls_trust_cert_types,
+        key_password_file=cluster.bookkeeper_tls_key_store_password_path,
+        trust_password_file=cluster.bookkeeper_tls_trust_store_password_path,
+        verify_host=cluster.bookkeeper_tls_hostname_verification_enabled,
+        provider=cluster.bookkeeper_tls_provider_factory_class,
+        refresh_s=cluster.bookkeeper_tls_cert_files_refresh_duration_seconds,
+    )
 
 
 async def _check_cluster(store: MetadataStore, url: str, name: str) -> None:
@@ -151,6 +201,8 @@ class BookKeeperEngines(StorageEngineFactory):
             heap_bytes=cluster.bookkeeper_heap_bytes,
             direct_bytes=cluster.bookkeeper_direct_bytes,
             max_entry_bytes=max(cluster.bookkeeper_max_entry_bytes, 1 << 20),
+            tls=bookie_tls(cluster),
+            properties=zookeeper_security(cluster).for_java,
         )
         return BookKeeperEngine(
             bookies,

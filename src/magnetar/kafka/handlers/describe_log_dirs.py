@@ -24,14 +24,21 @@ if TYPE_CHECKING:
 async def describe_log_dirs(
     request: DescribeLogDirsRequest, context: RequestContext
 ) -> DescribeLogDirsResponse:
-    """Tell the sizes of the partitions asked for, None for all; those that do not exist are left out."""
+    """Tell the sizes of the partitions asked for, None for all; those that this broker does not have are left out.
+
+    Clients add up what brokers tell, and take a size of 0 for a replica.
+    """
     directory = Path(context.kafka.broker.settings.node.data_dir).absolute()
     room = os.statvfs(directory)
     return DescribeLogDirsResponse(
         results=[
             DescribeLogDirsResult(
                 log_dir=str(directory),
-                topics=[await _sizes(context, *wanted) async for wanted in paced(_wanted(request, context))],
+                topics=[
+                    sizes
+                    async for wanted in paced(_wanted(request, context))
+                    if (sizes := await _sizes(context, *wanted)).partitions
+                ],
                 total_bytes=room.f_blocks * room.f_frsize,
                 usable_bytes=room.f_bavail * room.f_frsize,
             )
@@ -59,9 +66,10 @@ def _wanted(request: DescribeLogDirsRequest, context: RequestContext) -> list[tu
 async def _sizes(
     context: RequestContext, name: str, topic: Topic, partitions: list[int]
 ) -> DescribeLogDirsTopic:
-    size_of = context.kafka.partitions.size_of
+    size_of, is_mine = context.kafka.partitions.size_of, context.kafka.broker.ownership.is_mine
     rows = [
         DescribeLogDirsPartition(partition_index=index, partition_size=await size_of(topic, index))
         for index in partitions
+        if is_mine(topic.name, index)
     ]
     return DescribeLogDirsTopic(name=name, partitions=rows)

@@ -7,6 +7,7 @@ Ledgers are made as Pulsar makes them (CRC32C, its password, its custom metadata
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 
 import jpype
 
+from magnetar.ledger.bookkeeper.bookie_tls import BookieTls
 from magnetar.ledger.bookkeeper.jvm import JavaAnswers, start_jvm
 from magnetar.ledger.errors import (
     LedgerCorrupt,
@@ -31,6 +33,12 @@ _CALLBACKS = tuple(
     f"org.apache.bookkeeper.client.AsyncCallback${each}Callback"
     for each in ("Add", "Create", "Open", "Read", "Close", "Delete")
 )
+_UNREACHED = (-6, -8, -24)
+_TLS_ADVICE = (
+    "where bookies run, it may be TLS: bookkeeperTLSTrustCertsFilePath must have the authority that signed their "
+    "certificates, and their tlsTrustStore the one of bookkeeperTLSCertificateFilePath"
+)
+_log = logging.getLogger("magnetar.ledger")
 _HANDLES = 1000  # ledgers open to be read
 _MIB = 1 << 20
 
@@ -47,12 +55,12 @@ ERRORS: Mapping[int, tuple[type[LedgerError], str]] = {
 """BookKeeper's return codes in storage's words; all others are ``StorageFailed``."""
 
 
-def translated(code: int, what: str) -> LedgerError:
+def translated(code: int, what: str, advice: str = "") -> LedgerError:
     """Return in storage's words what BookKeeper said."""
     kind, words = ERRORS.get(code, (StorageFailed, ""))
     if not words:
         words = str(jpype.JClass("org.apache.bookkeeper.client.BKException").getMessage(code))
-    return kind(f"{what}: {words} (BookKeeper's code {code})")
+    return kind(f"{what}: {words} (BookKeeper's code {code})" + (f"; {advice}" if advice else ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +97,31 @@ def load_classes(jars: Sequence[Path], heap_bytes: int, direct_bytes: int) -> No
     _ = jpype.JClass("io.netty.buffer.PooledByteBufAllocator").DEFAULT.directBuffer(16).release()
 
 
+def _set_tls(conf: Any, tls: BookieTls) -> None:
+    conf.setTLSProviderFactoryClass(tls.provider)
+    conf.setTLSClientAuthentication(True)
+    conf.setTLSCertificatePath(tls.certificate_file)
+    conf.setTLSKeyStore(tls.key_file)
+    conf.setTLSKeyStoreType(tls.key_type)
+    conf.setTLSKeyStorePasswordPath(tls.key_password_file)
+    conf.setTLSTrustStore(tls.trust_file)
+    conf.setTLSTrustStoreType(tls.trust_type)
+    conf.setTLSTrustStorePasswordPath(tls.trust_password_file)
+    conf.setTLSCertFilesRefreshDurationSeconds(tls.refresh_s)
+    conf.setHostnameVerificationEnabled(tls.verify_host)
+
+
+def _whole(error: Any) -> str:
+    """Return what Java says of an error and of what is behind it."""
+    told: list[str] = []
+    while error is not None and len(told) < 5:
+        words = str(error.getMessage() or error)
+        if not any(words in each for each in told):
+            told.append(words)
+        error = error.getCause()
+    return ": ".join(told)
+
+
 class Bookies:
     """One client of a BookKeeper cluster. ``connect`` before use."""
 
@@ -104,8 +137,13 @@ class Bookies:
         heap_bytes: int = 256 * _MIB,
         direct_bytes: int = 256 * _MIB,
         max_entry_bytes: int = 32 * _MIB,
+        tls: BookieTls | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
-        """``hosts`` are those of ZooKeeper, separated by commas; ledgers lie below ``ROOT/ledgers`` there."""
+        """``hosts`` are those of ZooKeeper, separated by commas; ledgers lie below ``ROOT/ledgers`` there.
+
+        ``properties`` are Java's, for its client of ZooKeeper: one process has one set of them.
+        """
         self._uri = f"zk+null://{hosts.replace(',', ';')}{root}/ledgers"
         self._jars = jars
         self._quorums = quorums or Quorums()
@@ -113,6 +151,9 @@ class Bookies:
         self._add_timeout_s = add_timeout_s
         self._sizes = heap_bytes, direct_bytes
         self._max_entry_bytes = max_entry_bytes
+        self._tls = tls
+        self._told_of_tls = False
+        self._properties = dict(properties or {})
         self._client: Any = None
         self._answers: JavaAnswers
         self._handles: OrderedDict[int, Any] = OrderedDict()
@@ -129,10 +170,12 @@ class Bookies:
         self._allocator = jpype.JClass("io.netty.buffer.PooledByteBufAllocator").DEFAULT
 
     def _connected(self) -> Any:
+        for name, value in self._properties.items():
+            jpype.JClass("java.lang.System").setProperty(name, value)
         conf = jpype.JClass("org.apache.bookkeeper.conf.ClientConfiguration")()
         conf.setMetadataServiceUri(self._uri)
         conf.setThrottleValue(0)  # it is 5,000 operations a second
-        conf.setUseV2WireProtocol(True)
+        conf.setUseV2WireProtocol(self._tls is None)  # TLS is begun by a word of version 3
         conf.setNumIOThreads(1)
         conf.setNumWorkerThreads(1)
         conf.setNettyMaxFrameSizeBytes(self._max_entry_bytes + 64 * 1024)
@@ -141,10 +184,24 @@ class Bookies:
         conf.setReadEntryTimeout(max(1, self._add_timeout_s // 3))
         conf.setEnableDigestTypeAutodetection(True)
         conf.setTcpUserTimeoutMillis(self._add_timeout_s * 1000)
+        if self._tls is not None:
+            _set_tls(conf, self._tls)
         try:
             return jpype.JClass("org.apache.bookkeeper.client.BookKeeper")(conf)
         except jpype.JException as error:
-            raise StorageFailed(f"BookKeeper at {self._uri} cannot be used: {error}") from error
+            raise StorageFailed(f"BookKeeper at {self._uri} cannot be used: {_whole(error)}") from error
+
+    def failed(self, code: int, what: str) -> LedgerError:
+        """Return in storage's words what BookKeeper said; where that may be TLS's fault, it is in the log, too, once.
+
+        BookKeeper's client takes a bookie that it cannot shake hands with for one that is not there.
+        """
+        if self._tls is None or code not in _UNREACHED:
+            return translated(code, what)
+        if not self._told_of_tls:
+            self._told_of_tls = True
+            _log.error("%s: %s", what, _TLS_ADVICE)
+        return translated(code, what, _TLS_ADVICE)
 
     # -- ledgers
 
@@ -168,7 +225,7 @@ class Bookies:
             lambda arguments: arguments[1],
         )
         if code:
-            raise translated(code, "no ledger could be made")
+            raise self.failed(code, "no ledger could be made")
         return BookieWriter(self, int(handle.getId()), handle)
 
     async def recover(self, ledger_id: int) -> Recovered:
@@ -182,7 +239,7 @@ class Bookies:
             lambda arguments: arguments[1],
         )
         if code:
-            raise translated(code, f"ledger {ledger_id} cannot be opened")
+            raise self.failed(code, f"ledger {ledger_id} cannot be opened")
         self._keep_handle(ledger_id, handle)
         return handle
 
@@ -204,7 +261,7 @@ class Bookies:
             lambda callback, number: handle.asyncReadEntries(first, last, callback, number), _entries
         )
         if code:
-            raise translated(code, f"entries {first} to {last} of ledger {ledger_id} cannot be read")
+            raise self.failed(code, f"entries {first} to {last} of ledger {ledger_id} cannot be read")
         if isinstance(found, Exception):
             raise StorageFailed(f"entries {first} to {last} of ledger {ledger_id} cannot be read: {found}")
         return found  # type: ignore[no-any-return]
@@ -216,7 +273,7 @@ class Bookies:
             lambda callback, number: self._client.asyncDeleteLedger(ledger_id, callback, number)
         )
         if code and not issubclass(ERRORS.get(code, (StorageFailed, ""))[0], LedgerNotFound):
-            raise translated(code, f"ledger {ledger_id} cannot be deleted")
+            raise self.failed(code, f"ledger {ledger_id} cannot be deleted")
 
     async def close(self) -> None:
         """Disconnect."""
@@ -249,7 +306,11 @@ class BookieWriter:
         buffer.writerIndex(size)
 
         def told(code: int, _: Any) -> None:
-            answered(translated(code, f"entry {self.ledger_id}:{entry_id} was not kept") if code else None)
+            answered(
+                self._bookies.failed(code, f"entry {self.ledger_id}:{entry_id} was not kept")
+                if code
+                else None
+            )
 
         answers = self._bookies._answers
         self._handle.asyncAddEntry(buffer, answers.callback, answers.number(told))

@@ -14,6 +14,7 @@ entries lie is in ZooKeeper, as a protobuf message behind a line of text (Ledger
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import zlib
 from bisect import bisect_right
@@ -22,6 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from magnetar.ledger.bookkeeper.bookie_tls import START_TLS, BookieTls, refused
 from magnetar.ledger.errors import LedgerCorrupt, LedgerError, LedgerNotFound
 from magnetar.ledger.files.layout import file_bytes
 from magnetar.ledger.protobuf import fields
@@ -42,6 +44,7 @@ _CRC32, _CRC32C, _NONE = 1, 3, 4
 _DIGEST_BYTES = {_CRC32: 8, _CRC32C: 4, _NONE: 0}
 _AHEAD = 64  # questions on their way; bookies answer each connection in any order
 _MAX_ANSWER_BYTES = 64 << 20
+_MAX_WORDS_BYTES = 1 << 16  # of an answer that has no entry
 _TIMEOUT_S = 30.0
 
 
@@ -122,7 +125,8 @@ def decode_metadata(ledger_id: int, data: bytes) -> ClosedLedger | None:
 class BookieConnections:
     """Connections to bookies, made when they are first needed. For one thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: BookieTls | None = None) -> None:
+        self._tls = None if tls is None else tls.context()
         self._open: dict[str, _Bookie] = {}
         self._failed: set[str] = set()
 
@@ -194,7 +198,7 @@ class BookieConnections:
 
     def _connect(self, place: str) -> _Bookie:
         if place not in self._open:
-            self._open[place] = _Bookie(place)
+            self._open[place] = _Bookie(place, self._tls)
         return self._open[place]
 
     def _give_up(self, place: str) -> None:
@@ -207,7 +211,7 @@ class BookieConnections:
 class _Bookie:
     """One connection. Raises `BookieUnreachable`."""
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: str, tls: ssl.SSLContext | None) -> None:
         self.place = place
         host, _, port = place.rpartition(":")
         try:
@@ -215,8 +219,41 @@ class _Bookie:
         except (OSError, ValueError) as error:
             raise BookieUnreachable(f"bookie {place} does not answer: {error}") from None
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self._begin_tls(tls, host)
         self._stream = self._socket.makefile("rb", 1 << 20)
         self._came: dict[tuple[int, int], tuple[int, memoryview]] = {}
+
+    def _begin_tls(self, tls: ssl.SSLContext, host: str) -> None:
+        """Ask for TLS, and shake hands; what follows is version 2 again, as a bookie takes what it is sent."""
+        try:
+            self._socket.sendall(_LENGTH.pack(len(START_TLS)) + START_TLS)
+            (size,) = _LENGTH.unpack(self._exactly(_LENGTH.size))
+            if not 0 < size <= _MAX_WORDS_BYTES or not _is_ok(self._exactly(size)):
+                raise BookieUnreachable(
+                    f"bookie {self.place} has no TLS: set tlsProviderFactoryClass there, "
+                    "or bookkeeperTLSClientAuthentication=false here"
+                )
+            self._socket = tls.wrap_socket(self._socket, server_hostname=host)
+        except ssl.SSLError as error:
+            self._socket.close()
+            raise BookieUnreachable(refused(self.place, error)) from None
+        except (OSError, struct.error) as error:
+            self._socket.close()
+            raise BookieUnreachable(f"no TLS with bookie {self.place}: {error}") from None
+        except BookieUnreachable:
+            self._socket.close()
+            raise
+
+    def _exactly(self, size: int) -> bytes:
+        """Return so many bytes and not one more: what follows them is TLS's."""
+        found = b""
+        while len(found) < size:
+            some = self._socket.recv(size - len(found))
+            if not some:
+                raise ConnectionError("it hung up")
+            found += some
+        return found
 
     def close(self) -> None:
         self._stream.close()
@@ -253,6 +290,14 @@ class _Bookie:
         if version != _VERSION or operation != _READ:
             raise ValueError(f"it speaks version {version}, operation {operation}")
         self._came[ledger_id, entry_id] = code, data[_ANSWER.size :]
+
+
+def _is_ok(answer: bytes) -> bool:
+    """Whether a bookie's answer of version 3 says that all is well."""
+    try:
+        return dict(fields(answer)).get(2) == _OK
+    except (CorruptBatch, ValueError):
+        return False
 
 
 def _checked(ledger: ClosedLedger, entry_id: int, stored: memoryview) -> memoryview:

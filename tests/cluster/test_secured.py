@@ -1,0 +1,206 @@
+"""A cluster with TLS everywhere and logins at ZooKeeper: all that talks to it, and who is refused, and how."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from magnetar.ledger.bookkeeper.closed import BookieConnections, ClosedLedger, LedgerSegment
+from magnetar.ledger.errors import LedgerError
+from magnetar.metadata import ANY, MetadataUnavailable, Put
+from magnetar.metadata.zookeeper_security import ZooKeeperSecurity
+from magnetar.pipeline.options import parse_options
+from magnetar.pipeline.plan import Plan
+from magnetar.pipeline.port import RecordQuery
+from tests.cluster.brokers import BrokerProcess
+from tests.cluster.secured import Secured
+from tests.cluster.servers import bookie, class_path
+
+class_path()  # skips the module where BookKeeper cannot be run
+pytestmark = [pytest.mark.slow]
+
+from magnetar.metadata.zookeeper import ZooKeeperStore  # noqa: E402
+from magnetar.pipeline.on_bookies import BookieSlice, ClusterUnknown  # noqa: E402
+
+RECORDS = 4000
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    secured = Secured(tmp_path_factory.mktemp("secured"))
+    secured.cluster.start()
+    yield secured
+    secured.cluster.kill()
+
+
+@pytest.fixture(scope="module")
+def conf(secured: Secured) -> str:
+    return f"metadataStoreConfigPath={secured.client_config}\n{secured.bookies_conf()}"
+
+
+@pytest.fixture(scope="module")
+def broker(secured: Secured, conf: str) -> Iterator[BrokerProcess]:
+    broker = BrokerProcess(secured.cluster, secured.directory, 1, "ledger.max.entries=50", conf=conf)
+    broker.start()
+    yield broker
+    broker.end()
+
+
+@pytest.fixture(scope="module")
+def written(broker: BrokerProcess) -> list[bytes]:
+    """Return what a stock producer had acknowledged in ``flights``."""
+    admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{broker.kafka}"})
+    admin.create_topics([NewTopic("flights", 1)])["flights"].result(60)
+    producer = Producer({"bootstrap.servers": f"127.0.0.1:{broker.kafka}", "batch.num.messages": 20})
+    values = [b"flight %d" % number for number in range(RECORDS)]
+    for value in values:
+        producer.produce("flights", value, partition=0)
+    assert producer.flush(60) == 0
+    return values
+
+
+def options(secured: Secured, **others: object) -> dict[str, str]:
+    lines = secured.bookies_conf().splitlines()
+    given = {"path": f"zk://{secured.cluster.hosts}/house", "subscribe": "flights"}
+    given |= {"metadataStoreConfigPath": str(secured.client_config)}
+    return given | dict(line.split("=", 1) for line in lines) | {k: str(v) for k, v in others.items()}
+
+
+def planned(given: dict[str, str]) -> list[Any]:
+    plan = Plan(parse_options(given, streaming=False))
+    try:
+        return plan.slices(plan.starts(), plan.ends())
+    finally:
+        plan.close()
+
+
+def values_of(part: Any) -> list[bytes]:
+    found = part.read(RecordQuery(columns=("value",)))
+    return [value for batch in found for value in batch.column(0).to_pylist()]
+
+
+def test_a_broker_keeps_records_and_spark_reads_them_past_it(secured: Secured, written: list[bytes]) -> None:
+    slices = planned(options(secured))
+    assert sum(isinstance(each, BookieSlice) for each in slices) > 1
+    assert [value for each in slices for value in values_of(each)] == written
+
+
+def test_who_trusts_another_authority_reads_no_bookie(secured: Secured, written: list[bytes]) -> None:
+    # The driver cuts nothing here, so that it is the task that is refused.
+    slices = planned(options(secured, bookkeeperTLSTrustCertsFilePath=secured.stranger.file))
+    refused = next(each for each in slices if isinstance(each, BookieSlice))
+    with pytest.raises(LedgerError, match=r"not to be trusted .*bookkeeperTLSTrustCertsFilePath must have"):
+        values_of(refused)
+
+
+def test_who_trusts_another_authority_reads_no_zookeeper(
+    secured: Secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("magnetar.pipeline.on_bookies._CONNECT_S", 3)
+    wrong = secured.config("spark-wrong", trust=secured.stranger.file)
+    with pytest.raises(ClusterUnknown, match=r"not to be trusted .*trustStore\.location must have"):
+        planned(options(secured, metadataStoreConfigPath=wrong))
+
+
+def test_a_bookie_without_tls_is_told_so(secured: Secured, written: list[bytes]) -> None:
+    plain = bookie(secured.directory / "plain", secured.cluster.zookeeper, options=secured.options)
+    plain.start()
+    try:
+        tls = parse_options(options(secured), streaming=False).bookie_tls
+        closed = ClosedLedger(0, 0, 1, 1, 3, (LedgerSegment(0, (f"127.0.0.1:{plain.port}",)),))
+        told = ""
+        while "has no TLS: set" not in told:  # one that has just begun to listen hangs up
+            assert "reset" in told or "hung up" in told or not told
+            with BookieConnections(tls) as bookies, pytest.raises(LedgerError) as refused:
+                bookies.entry(closed, 0)
+            told = str(refused.value)
+    finally:
+        plain.kill()
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"password": "wrong"}, r"refuses the login of 'house': .*JAAS"),
+        ({"password": None}, "SessionClosedRequireSasl"),
+        ({"identity": False}, r"does it want a certificate \(zookeeper\.ssl\.keyStore\.location\)"),
+        ({"trust": "stranger"}, r"not to be trusted .*trustStore\.location must have the authority"),
+    ],
+    ids=["wrong password", "no login", "no certificate", "wrong authority"],
+)
+async def test_zookeeper_refuses_and_it_is_told_why(
+    secured: Secured, how: dict[str, Any], words: str
+) -> None:
+    if "trust" in how:
+        how = {"trust": secured.stranger.file}
+    security = ZooKeeperSecurity.read(str(secured.config("refused", **how)))
+    with pytest.raises(MetadataUnavailable, match=words):
+        await ZooKeeperStore.open(secured.cluster.hosts, "/refused", session_seconds=3, security=security)
+
+
+async def test_without_tls_it_is_told_what_may_be_missing(secured: Secured) -> None:
+    with pytest.raises(MetadataUnavailable, match=r"does it want TLS \(zookeeper\.client\.secure in"):
+        await ZooKeeperStore.open(secured.cluster.hosts, "/refused", session_seconds=3)
+
+
+async def test_large_values_come_and_go_by_tls(secured: Secured) -> None:
+    security = ZooKeeperSecurity.read(str(secured.client_config))
+    store = await ZooKeeperStore.open(secured.cluster.hosts, "/large", session_seconds=10, security=security)
+    values = {f"/large-{number}": bytes([number]) * 200_000 for number in range(40)}
+    for path, value in values.items():
+        await store.commit([Put(path, value, ANY)])
+    assert {path: each.value for path, each in (await store.get_tree("/")).items()} == values
+    await store.close()
+
+
+def magnetar(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).parent / "magnetar"), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_status_reads_a_brokers_file_or_is_told(secured: Secured, broker: BrokerProcess) -> None:
+    place = ("--metadata", f"zk:{secured.cluster.hosts}/house")
+    told = magnetar("cluster", "status", "--config", broker.config, "--json")
+    assert told.returncode == 0, told.stderr
+    state = json.loads(told.stdout)
+    assert [each["node_id"] for each in state["brokers"]] == [1]
+    assert state["zookeeper"][0]["mode"] == "standalone", "srvr is asked by TLS, too"
+    assert {each["state"] for each in state["bookies"]} >= {"writable"}
+    named = magnetar("cluster", "status", *place, "--metadata-config", secured.client_config, "--json")
+    assert [each["node_id"] for each in json.loads(named.stdout)["brokers"]] == [1]
+    wrong = secured.config("status-wrong", trust=secured.stranger.file)
+    refused = magnetar("cluster", "status", *place, "--metadata-config", wrong)
+    assert refused.returncode == 1
+    assert "trustStore.location must have the authority" in " ".join(refused.stderr.split())
+
+
+def test_a_broker_that_trusts_another_authority_says_so(secured: Secured) -> None:
+    wrong = secured.config("broker-wrong", trust=secured.stranger.file)
+    conf = f"metadataStoreConfigPath={wrong}\n{secured.bookies_conf()}"
+    broker = BrokerProcess(secured.cluster, secured.directory, 2, conf=conf)
+    broker.begin().wait()
+    assert "trustStore.location must have the authority that signed it" in broker.log.read_text()
+
+
+def test_a_broker_that_trusts_no_bookie_says_what_to_look_at(secured: Secured) -> None:
+    conf = f"metadataStoreConfigPath={secured.client_config}\n{secured.bookies_conf(secured.stranger.file)}"
+    alone = f"metadata.url=zk:{secured.cluster.hosts}/alone"  # else another broker may have the topic
+    broker = BrokerProcess(secured.cluster, secured.directory, 3, alone, conf=conf)
+    broker.start()
+    try:
+        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{broker.kafka}"})
+        admin.create_topics([NewTopic("untrusted", 1)])["untrusted"].result(60)
+        producer = Producer({"bootstrap.servers": f"127.0.0.1:{broker.kafka}"})
+        producer.produce("untrusted", b"kept by nobody")
+        while "bookkeeperTLSTrustCertsFilePath must have" not in broker.log.read_text():
+            producer.poll(0.1)
+    finally:
+        broker.end()
