@@ -68,9 +68,9 @@ class PulsarBroker:
         }
         released = (release() / "conf" / "broker.conf").read_text().splitlines()
         kept = [line for line in released if line.split("=", 1)[0].strip() not in ours]
-        self._conf = directory / "pulsar-broker.conf"
+        self._conf = directory / f"pulsar-broker-{self.http}.conf"
         self._conf.write_text("\n".join([*kept, *(f"{name}={value}" for name, value in ours.items())]) + "\n")
-        self.log = directory / "pulsar-broker.log"
+        self.log = directory / f"pulsar-broker-{self.http}.log"
         self._process: subprocess.Popen[bytes] | None = None
 
     @property

@@ -28,7 +28,7 @@ from tests.pulsar.raw import Raw, flow, frame, hello, subscribe
 class_path()  # skips the module where BookKeeper cannot be run
 pytestmark = [pytest.mark.slow]
 PARTITIONS = 4
-EACH = 1500
+EACH = 1000
 SINGLE = 400
 CODECS = {
     "none": pulsar.CompressionType.NONE,

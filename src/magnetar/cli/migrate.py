@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from magnetar.admin.cluster import ClusterAdmin
-from magnetar.admin.errors import Invalid
+from magnetar.admin.errors import AdminError, Invalid
 from magnetar.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, DryRun, Json, Master, Yes, confirm
 from magnetar.cli.output import give, pairs, size, table
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from magnetar.admin.from_kafka import FromKafka, FromKafkaRun
     from magnetar.admin.from_kafka_groups import GroupMoved
+    from magnetar.admin.from_pulsar import Takeover
     from magnetar.admin.migrate import Migration
 
 # What opens data directories brings a storage engine along: it is loaded by the commands that need it.
@@ -285,3 +286,82 @@ def _from_kafka(value: FromKafka) -> Iterator[RenderableType]:
         yield "the topics are led here now"
     else:
         yield "the topics are led by the source still: --cut-over ends that"
+
+
+@app.command("from-pulsar")
+def from_pulsar(
+    metadata: Annotated[
+        str,
+        typer.Option(
+            envvar="MAGNETAR_METADATA",
+            metavar="URL",
+            help="Where the cluster's metadata are, as its metadataStoreUrl has it: zk:HOST:PORT,HOST:PORT/PATH.",
+        ),
+    ],
+    bookkeeper: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Where bookies are known, as bookkeeperMetadataServiceUri has it."),
+    ] = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Say what can be served, and what stands in the way; change nothing."),
+    ] = False,
+    take: Annotated[bool, typer.Option("--take", help="Have brokers of Magnetar's serve it.")] = False,
+    back: Annotated[bool, typer.Option("--back", help="Have brokers of Pulsar's serve it again.")] = False,
+    json: Json = False,
+) -> None:
+    """Serve a cluster of Pulsar's in place, from the same ZooKeeper and bookies; ends with 1 if that cannot be.
+
+    No record is copied. End Pulsar's brokers before --take, and Magnetar's before --back; each can be run again.
+    """
+    if check + take + back != 1:
+        raise Invalid("one of --check, --take and --back is to be named", "Begin with --check.")
+    scheme = metadata.partition(":")[0]
+    if scheme in ("etcd", "rocksdb", "oxia", "memory"):
+        raise Invalid(
+            f"the metadata lie in {scheme}, and brokers of Magnetar's share theirs in ZooKeeper only",
+            "Move them to ZooKeeper first.",
+        )
+    try:
+        from magnetar.admin import from_pulsar_moves as moves
+        from magnetar.ledger.bookkeeper.jvm import end_jvm_in_order
+    except ImportError as error:
+        raise AdminError(f"{error.name} is not installed", "pip install 'magnetar[cluster]'") from error
+
+    do = moves.check if check else moves.take if take else moves.back
+    url = metadata if scheme == "zk" else f"zk:{metadata}"
+    with _telling(hidden=json) as (_, progress):
+        try:
+            found = do(url, bookkeeper or "", progress)
+        finally:
+            end_jvm_in_order()
+    give(found, _taken_over, as_json=json)
+    if not found.is_possible and not back:
+        raise typer.Exit(1)
+
+
+def _taken_over(value: Takeover) -> Iterator[RenderableType]:
+    yield table(
+        ("topic", "state", "#ledgers", "#entries", "#subscriptions"),
+        [(x.topic, x.state, x.ledgers, x.entries, x.subscriptions) for x in value.topics[:_SHOWN]],
+    )
+    if len(value.topics) > _SHOWN:
+        yield f"and {len(value.topics) - _SHOWN} more: --json lists all"
+    states = Counter(each.state for each in value.topics)
+    yield pairs(
+        [
+            ("cluster", ", ".join(value.clusters) or None),
+            *states.items(),
+            ("schemas as Pulsar has them", value.schemas_of_pulsar),
+            (
+                "moved",
+                f"{value.topics_moved} topics, {value.schemas_moved} schemas, {value.cursors_moved} cursors",
+            ),
+        ]
+    )
+    for each in value.findings:
+        yield f"{each.severity}: {each.what}"
+        if each.next_step:
+            yield f"  -> {each.next_step}"
+    if not value.is_possible:
+        yield "it cannot be served in place as long as there are errors"

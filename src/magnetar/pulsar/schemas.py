@@ -133,7 +133,7 @@ class TopicSchemas:
                 return known
             stored = await get_value(self._store, path)
             if self._known.get(path) is known:  # otherwise it was changed while it was read
-                versions = [] if stored is None else _decode(path, stored.value)
+                versions = [] if stored is None else decode_versions(path, stored.value)
                 self._known[path] = _Known(versions, MUST_NOT_EXIST if stored is None else stored.version)
 
     # Asking.
@@ -250,7 +250,7 @@ class TopicSchemas:
     async def _keep(self, path: str, before: _Known, versions: list[SchemaVersion]) -> bool:
         """Store all versions of a topic, and return whether nobody else was faster."""
         try:
-            version = await put_value(self._store, path, _encode(versions), before.stored_version)
+            version = await put_value(self._store, path, encode_versions(versions), before.stored_version)
         except BadVersion as error:
             self._known[path] = _Known(None, ANY if error.actual is None else error.actual)
             return False
@@ -313,7 +313,7 @@ def _path(topic: TopicName) -> str:
     return f"{_ROOT}/{topic.namespace_name}/{topic.metadata_name}"
 
 
-def _encode(versions: list[SchemaVersion]) -> bytes:
+def encode_versions(versions: list[SchemaVersion]) -> bytes:
     rows = [
         {
             "type": wire.Schema.Type.Name(each.type),
@@ -329,7 +329,7 @@ def _encode(versions: list[SchemaVersion]) -> bytes:
     return json.dumps({"versions": rows}).encode()
 
 
-def _decode(path: str, data: bytes) -> list[SchemaVersion]:
+def decode_versions(path: str, data: bytes) -> list[SchemaVersion]:
     try:
         rows: list[dict[str, Any]] = json.loads(data)["versions"]
         return [

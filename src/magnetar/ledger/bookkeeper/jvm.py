@@ -48,6 +48,14 @@ def start_jvm(jars: Sequence[Path], heap_bytes: int, direct_bytes: int) -> None:
             raise StorageFailed(f"no Java 17 or newer was found for BookKeeper's client: {error}") from error
 
 
+def end_jvm_in_order() -> None:
+    """Have the process end its JVM, too, as a command does: threads of Java's that go on may have it be aborted."""
+    jpype.config.destroy_jvm = True
+
+
+_ENDS_S = 5.0
+
+
 class JavaAnswers:
     """Asks Java for things, and has the event loop called with what became of them."""
 
@@ -138,6 +146,8 @@ class JavaAnswers:
     def close(self) -> None:
         """Wait for no more answers."""
         self._queue.offer(jpype.JArray(jpype.JObject)([jpype.JLong(0)]))
+        # A command that ends while this thread is about to return from Java is aborted by the C library.
+        self._thread.join(_ENDS_S)
 
 
 def _tell_all(told: list[tuple[Callable[[int, Any], None], int, Any]]) -> None:
