@@ -22,8 +22,17 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def cross(results: Mapping[str, Any]) -> str:
-    """Writers by readers: how many of their topics were read as they should be."""
-    found = results.get("magnetar", ())
+    """Writers by readers: how many of their topics were read as they should be, in each place that was asked."""
+    parts = [f"Last run {when(results)}.\n\n{_crossed(results, 'magnetar')}"]
+    for column, where in (("cluster", "In a cluster"), ("proxy", "Through a proxy")):
+        if column in results:
+            run = results.get("runs", {}).get(column, {})
+            parts.append(f"{where}, last run {when(run)}:\n\n{_crossed(results, column)}")
+    return "\n".join(parts)
+
+
+def _crossed(results: Mapping[str, Any], column: str) -> str:
+    found = results.get(column, ())
     fails_with_peers = {pair_of(each) for each in results.get("peers", ()) if not each["ok"]}
     rows = []
     for test in TESTS:
@@ -36,7 +45,7 @@ def cross(results: Mapping[str, Any]) -> str:
                 )
     versions = results.get("versions", {})
     head = ["written by, read by", *(f"{NAMES[name]} {versions.get(name, '')}".strip() for name in NAMES)]
-    return f"Last run {when(results)}.\n\n" + table(head, rows)
+    return table(head, rows)
 
 
 def pair_of(found: Mapping[str, Any]) -> tuple[str, str, str, str]:
@@ -102,6 +111,9 @@ def suites(results: Mapping[str, Any]) -> str:
             continue
         ours = brokers["magnetar"]["outcomes"]
         told = [f"{suite}: {_passed(ours)} on Magnetar ({when(brokers['magnetar'])})"]
+        for column, where in (("cluster", "in a cluster"), ("proxy", "through a proxy")):
+            if column in brokers:
+                told.append(f"{_passed(brokers[column]['outcomes'])} {where} ({when(brokers[column])})")
         differences = []
         for peer in sorted(brokers.keys() & PEERS.keys()):
             theirs = brokers[peer]["outcomes"]

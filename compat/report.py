@@ -20,6 +20,8 @@ HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "compatibility.md"
 OURS = "magnetar"
 REFERENCE = "kafka"
+ELSEWHERE = {"cluster": "in a cluster", "proxy": "through a proxy"}
+"""Where ours was asked besides, by column, in the reader's words."""
 WORDS = {True: "yes", False: "**no**"}
 
 OPENING = f"""# Compatibility
@@ -29,6 +31,7 @@ the broker's table of routes; nothing in it is typed by hand. To repeat a run:
 
 ```
 compat/run.py --magnetar                                  every client against a fresh standalone broker
+compat/run.py --magnetar --place cluster                  the same against a cluster; proxy: through a proxy before one
 compat/run.py --kafka                                     the same against {PEERS["kafka"]}, with the same settings
 compat/report.py                                          write this page
 ```
@@ -43,10 +46,13 @@ a client can see; what only faults of disks and processes show is tested by itse
 def page(results: dict) -> str:
     """The whole page as text."""
     ours, reference = results.get(OURS, {}), results.get(REFERENCE, {})
-    parts = [OPENING, "## Clients\n", clients(ours, reference), "## Checks\n", matrix(ours, reference)]
-    problems = failures(ours)
+    elsewhere = {place: results[place] for place in ELSEWHERE if place in results}
+    parts = [OPENING, "## Clients\n", clients(ours, reference, elsewhere)]
+    parts += ["## Checks\n", matrix(ours, reference, elsewhere)]
+    problems = failures(ours) + "".join(failures(found, f"{place}: ") for place, found in elsewhere.items())
     if problems:
         parts += ["## What fails\n", problems]
+    parts += ["## In a cluster and through a proxy\n", (HERE / "PLACES.md").read_text()]
     parts += ["## Cross tests\n", CROSS, halves.cross(kept("cross")), "## Administration\n", ADMIN]
     parts += [
         halves.admin(kept("admin")),
@@ -123,34 +129,45 @@ def tally(checks: dict) -> str:
     return f"{sum(c['ok'] for c in checks.values())} of {len(checks)}"
 
 
-def clients(ours: dict, reference: dict) -> str:
+def clients(ours: dict, reference: dict, elsewhere: dict) -> str:
     rows = []
     for name, entry in sorted(ours.items(), key=lambda item: item[0].lower()):
         kafka = "not run"
         if name in reference:
             kafka = f"{tally(reference[name]['checks'])} ({reference[name].get('broker', 'unknown')})"
-        rows.append([name, entry["version"], tally(entry["checks"]), kafka, when(entry)])
-    return table(["client", "version", "checks passed", f"with {PEERS['kafka']}", "last run"], rows)
+        there = [
+            f"{tally(found[name]['checks'])} ({when(found[name])})" if name in found else "not run"
+            for found in elsewhere.values()
+        ]
+        rows.append([name, entry["version"], tally(entry["checks"]), *there, kafka, when(entry)])
+    places = [ELSEWHERE[place] for place in elsewhere]
+    head = ["client", "version", "checks passed", *places, f"with {PEERS['kafka']}", "last run"]
+    return table(head, rows)
 
 
-def matrix(ours: dict, reference: dict) -> str:
+def matrix(ours: dict, reference: dict, elsewhere: dict) -> str:
     names = sorted(ours, key=str.lower)
     rows = []
     for check, meaning in CHECKS.items():
         cells = [mark(ours[name]["checks"].get(check)) for name in names]
-        kafka = [entry["checks"][check]["ok"] for entry in reference.values() if check in entry["checks"]]
-        verdict = f"{sum(kafka)} of {len(kafka)}" if kafka else "-"
-        rows.append([f"`{check}`: {meaning}", *cells, verdict])
-    return table(["check", *names, "Kafka"], rows)
+        counts = [verdict(found, check) for found in (*elsewhere.values(), reference)]
+        rows.append([f"`{check}`: {meaning}", *cells, *counts])
+    return table(["check", *names, *(ELSEWHERE[place] for place in elsewhere), "Kafka"], rows)
+
+
+def verdict(found: dict, check: str) -> str:
+    """With how many clients a check passes."""
+    asked = [entry["checks"][check]["ok"] for entry in found.values() if check in entry["checks"]]
+    return f"{sum(asked)} of {len(asked)}" if asked else "-"
 
 
 def mark(report: dict | None) -> str:
     return "-" if report is None else WORDS[report["ok"]]
 
 
-def failures(ours: dict) -> str:
+def failures(ours: dict, where: str = "") -> str:
     return "".join(
-        f"- {name}, `{check}`: {' '.join(report['detail'].split())}\n"
+        f"- {where}{name}, `{check}`: {' '.join(report['detail'].split())}\n"
         for name, entry in sorted(ours.items())
         for check, report in entry["checks"].items()
         if not report["ok"]

@@ -2,6 +2,7 @@
 """Run the test suites of Kafka's clients against a broker, and fail if a test of their allow-lists fails.
 
     compat/run_suites.py --magnetar --suite kafka-python
+    compat/run_suites.py --magnetar --place cluster --suite kafka-python     in a cluster; proxy: through a proxy
     compat/run_suites.py --kafka --suite kafka-python --all             the same tests on Apache Kafka
     compat/run_suites.py --magnetar --suite librdkafka --source DIR     a built tree of librdkafka
     compat/run_suites.py --magnetar --suite pulsar-python --source DIR  a checkout of pulsar-client-python
@@ -32,6 +33,7 @@ from pathlib import Path
 from types import ModuleType
 
 from halves import PEERS
+from places import PLACES
 from run import HERE
 from suites.confluent_python import suite as confluent_python
 from suites.franz_go import suite as franz_go
@@ -71,7 +73,7 @@ def kinds(suite: ModuleType) -> Sequence[str]:
 
 def kind(options: argparse.Namespace) -> str:
     """Which broker is started for the run."""
-    return next((peer for peer in PEERS if getattr(options, peer)), "magnetar")
+    return next((peer for peer in PEERS if getattr(options, peer)), PLACES[options.place])
 
 
 def serving(suite: ModuleType, options: argparse.Namespace, source: Path) -> AbstractContextManager[str]:
@@ -104,6 +106,7 @@ def main() -> int:
         suited = [name for name, suite in SUITES.items() if peer in kinds(suite)]
         help_ = f"start {name_of_it} for the run ({', '.join(suited)})"
         where.add_argument(f"--{peer}", action="store_true", help=help_)
+    parser.add_argument("--place", choices=list(PLACES), default="standalone", help="what --magnetar starts")
     parser.add_argument("--suite", choices=list(SUITES), required=True)
     parser.add_argument("--source", type=Path, help="the suite's source tree")
     which = parser.add_mutually_exclusive_group()
@@ -126,7 +129,7 @@ def main() -> int:
             print(f"{outcome:8} {test} {why}", flush=True)
 
     if not options.bootstrap and kind(options) not in kinds(suite):
-        parser.error(f"{options.suite} is not for Apache {kind(options).capitalize()}")
+        parser.error(f"{options.suite} cannot be run on {PEERS.get(kind(options), kind(options))}")
     with serving(suite, options, source.resolve()) as bootstrap:
         run_tests(bootstrap, [] if options.all else must_pass)
         if again := [test for test in allowed(suite, SECOND_TRY) if outcomes.get(test, "passed") != "passed"]:

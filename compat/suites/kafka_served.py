@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from broker import standalone
+from places import cluster
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.peers.kafka import Kafka
 
-KINDS = ("magnetar", "kafka")
+KINDS = ("magnetar", "kafka", "cluster", "proxy")
 AUTHORIZER = (
     "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found=true",
@@ -31,7 +32,13 @@ def ours(settings: Sequence[str]) -> tuple[str, ...]:
 
 @contextmanager
 def served(kind: str, *settings: str, host: str = "127.0.0.1") -> Iterator[str]:
-    """Start ``kind`` (magnetar, kafka), which calls itself ``host``; give its address."""
+    """Start ``kind`` (magnetar, kafka, or ours as `places` has it), which calls itself ``host``; give its address."""
+    if kind in ("cluster", "proxy"):
+        if host != "127.0.0.1":
+            raise ValueError(f"in a {kind} servers call themselves 127.0.0.1, not {host}")
+        with cluster(kind, *ours(settings)) as (_, addresses):
+            yield addresses["kafka"]
+        return
     if kind == "magnetar":
         with standalone(*ours(settings), f"advertised.listeners=PLAINTEXT://{host}:0") as address:
             yield address.replace("127.0.0.1", host)

@@ -91,7 +91,6 @@ def test_a_file_that_is_not_there_is_named() -> None:
 
 def test_a_login_stands_in_a_section_of_javas_file(tmp_path: Path) -> None:
     jaas = """
-    /* Client { none required username="old" password="old"; }; */
     Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_x="y"; };
     // Client { none };
     Client {
@@ -99,6 +98,7 @@ def test_a_login_stands_in_a_section_of_javas_file(tmp_path: Path) -> None:
        username="house" password="a \\"quoted\\" \\\\ secret";
     };
     Other { org.apache.zookeeper.server.auth.DigestLoginModule required username="o" password="p"; };
+    /* Client { none required username="old" password="old"; }; */
     """
     found = login(tmp_path, jaas)
     assert (found.user, found.password) == ("house", 'a "quoted" \\ secret')
