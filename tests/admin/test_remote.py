@@ -14,8 +14,9 @@ import httpx
 import pytest
 from confluent_kafka import Producer
 
-from magnetar.admin import rights
+from magnetar.admin import rights, topics
 from magnetar.admin.client import Local, Remote
+from magnetar.admin.cluster import ClusterAdmin
 from magnetar.admin.errors import AdminError, Declined, Forbidden, Invalid, NotThere, Unreachable
 from magnetar.admin.questions import QUESTIONS
 from magnetar.admin.whereabouts import way_to_ask
@@ -223,3 +224,27 @@ def test_a_broker_without_kafka_answers_what_it_knows(tmp_path: Path) -> None:
             assert http.get("/ready").text == "ok"
             assert http.put("/admin/v2/persistent/public/default/t").status_code == 204
             assert http.get("/admin/v2/persistent/public/default").json() == ["persistent://public/default/t"]
+
+
+@pytest.mark.parametrize("until", [1, 9])
+def test_a_topic_that_nobody_leads_yet_is_described(
+    broker: BrokerProcess, until: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one of a cluster is, right after it was made."""
+    asked, found = 0, topics._metadata
+
+    def leaderless(cluster: ClusterAdmin, name: str) -> Any:
+        nonlocal asked
+        asked += 1
+        topic = found(cluster, name)
+        for each in topic.partitions:
+            each.leader_id = -1 if asked <= until else each.leader_id
+        return topic
+
+    monkeypatch.setattr(topics, "_metadata", leaderless)
+    with ClusterAdmin(broker.address) as cluster:
+        detail = topics.describe_topic(cluster, "orders")
+    assert detail.partitions[0].next == 1
+    assert (detail.flush == "unknown", detail.partitions[0].leader) == (
+        (False, 0) if until == 1 else (True, -1)
+    )

@@ -118,6 +118,8 @@ def describe_topic(cluster: ClusterAdmin, name: str) -> TopicDetail:
     topic = _metadata(cluster, name)
     keys = [(name, each.partition_index) for each in topic.partitions]
     low, high = list_offsets(cluster, keys, EARLIEST), list_offsets(cluster, keys, LATEST)
+    if any(each.leader_id < 0 for each in topic.partitions):  # it had none yet; whoever answered is one
+        topic = _metadata(cluster, name)
     sizes = _sizes(cluster, {name: [index for _, index in keys]}).get(name, {})
     rows = []
     for each in sorted(topic.partitions, key=lambda each: each.partition_index):
@@ -234,6 +236,8 @@ def _flush(cluster: ClusterAdmin, topic: MetadataResponseTopic, configs: tuple[C
     if own.get("flush.messages") == "1":
         return "always"
     leader = topic.partitions[0].leader_id if topic.partitions else -1
+    if leader < 0:
+        return "unknown"
     broker = {
         row.name: row.value for row in describe_configs(cluster, ResourceKind.BROKER, str(leader)).configs
     }
