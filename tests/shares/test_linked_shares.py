@@ -15,6 +15,7 @@ from tests.hostile.client import Wire
 from tests.process import BrokerProcess
 from tests.shares.test_answers import RECORDS as RECORDS_ASKED
 from tests.shares.test_answers import Asking, E, given
+from tests.shares.test_dead_letters import configure, letters, make_queue
 from tests.shares.test_share_consumers import (
     PATIENCE_S,
     QUICK,
@@ -216,6 +217,28 @@ def test_a_group_that_comes_second_begins_where_the_subscription_is(
             consumer.acknowledge(message)
         consumer.close()
         assert given(asking.fetch(0)) == [(4, 5, 1), (7, 9, 1)]
+
+
+def test_an_entry_waits_until_what_a_member_gave_up_is_in_the_dead_letter_queue(
+    both: tuple[BrokerProcess, pulsar.Client],
+) -> None:
+    process, client = both
+    make_queue(process.address, "dlq.linked")
+    configure(process.address, "letters", "dlq.linked")
+    with Wire(process.host_and_port) as wire:
+        asking = Asking(wire, "letters")
+        assert given(asking.fetch(0)) == [(0, 9, 1)]
+        consumer = subscribe(client, "letters")
+        assert received(consumer, 0) == []
+        assert asking.judged(1, (0, 3, [3]), (4, 6, [2]), (7, 9, [3])) == E.NONE
+        messages = received(consumer, 3)
+        assert numbers(messages) == [4, 5, 6]
+        assert [each.source[1] for each in letters(process.address, "dlq.linked")] == [0, 1, 2, 3, 7, 8, 9]
+        for message in messages:
+            consumer.acknowledge(message)
+        until(lambda: asking.at("letters", 0) == [(10, 0)], lambda: asking.at("letters", 0))
+        consumer.close()
+        assert received(subscribe(client, "letters"), 0) == []
 
 
 def test_only_shared_subscriptions_are_a_share_groups(both: tuple[BrokerProcess, pulsar.Client]) -> None:

@@ -238,10 +238,11 @@ def each_record(data: Buffer) -> Iterator[PlainRecord]:
     """Return the records of `decode_records` one after the other."""
     header = read_header(data)
     body = decompress(header.codec, memoryview(data)[HEADER_BYTES : header.size])
-    return _decode(body, header)
+    return records_in(body, header)
 
 
-def _decode(body: memoryview, header: BatchHeader) -> Iterator[PlainRecord]:
+def records_in(body: memoryview, header: BatchHeader) -> Iterator[PlainRecord]:
+    """Return the records of a batch whose ``body``, what follows its header, is decompressed."""
     at = 0
     for _ in range(header.records_count):
         length, at = decode_zigzag(body, at)

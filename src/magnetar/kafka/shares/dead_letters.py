@@ -39,12 +39,11 @@ from magnetar.records.batch import (
     HEADER_BYTES,
     Header,
     PlainRecord,
-    each_record,
     encode_batch,
     read_header,
-    recompressed,
+    records_in,
 )
-from magnetar.records.compression import Codec
+from magnetar.records.compression import Codec, decompress
 from magnetar.records.errors import RecordsError
 from magnetar.wire.kafka.errors import ErrorCode
 
@@ -407,11 +406,12 @@ class _Source:
             return header.base_offset - 1
         if header.is_control:
             return header.last_offset
+        body = memoryview(batch)[HEADER_BYTES : header.size]
         if header.codec is not Codec.none:
             await self._large.acquire()
             self._has_large = True
             try:
-                batch = await _apart(partial(recompressed, batch, header, Codec.none))
+                body = await _apart(partial(decompress, header.codec, body))
             except RecordsError as error:
                 _log.warning("a batch whose records go to a dead-letter queue cannot be unpacked: %s", error)
                 self.close()
@@ -419,9 +419,9 @@ class _Source:
             except BaseException:
                 self.close()
                 raise
-            if len(batch) < _LARGE_BYTES:
+            if len(body) < _LARGE_BYTES:
                 self._release()
-        self._records = each_record(batch)
+        self._records = records_in(body, header)
         self._first, self._last = offset, header.last_offset
         return self._last
 
