@@ -15,12 +15,16 @@ from confluent_kafka import Consumer, TopicPartition
 
 from magnetar.admin.cluster_doctor import Severity
 from magnetar.admin.errors import Declined
+from magnetar.admin.pulsar_schema_ledgers import decode_locator, hash_of
+from magnetar.pulsar.schemas import decode_versions
 from tests.cluster.brokers import BrokerProcess, bootstrap
 from tests.cluster.pulsar_broker import INDEXED, PulsarBroker, release
 from tests.cluster.rest import ask
 from tests.cluster.servers import Cluster, class_path
 
 class_path()  # skips the module where BookKeeper cannot be run
+from kazoo.client import KazooClient  # noqa: E402
+
 from magnetar.admin import from_pulsar_moves as moves  # noqa: E402
 
 pytestmark = [pytest.mark.slow]
@@ -151,6 +155,18 @@ def schemas(broker: Any, topic: str) -> list[tuple[int, str, str]]:
     return [(each["version"], each["type"], each["data"]) for each in found["getSchemaResponses"]]
 
 
+def assert_hashes_are_pulsars(cluster: Cluster, topic: str) -> None:
+    """What versions that are made here would be known by is what Pulsar gave its own."""
+    zookeeper = KazooClient(f"{cluster.hosts}/house")
+    zookeeper.start()
+    kept, _ = zookeeper.get(f"/magnetar/from-pulsar/schemas/public/default/{topic}")
+    taken, _ = zookeeper.get(f"/schemas/public/default/{topic}")
+    zookeeper.stop()
+    zookeeper.close()
+    places, versions = decode_locator(kept, topic), decode_versions(topic, taken)
+    assert [each.hash for each in places] == [hash_of(each) for each in versions]
+
+
 def test_a_cluster_of_pulsars_is_taken_over_and_given_back(servers: Servers) -> None:
     cluster, ours, pulsars, plain = servers
     where = places(cluster)
@@ -186,6 +202,7 @@ def test_a_cluster_of_pulsars_is_taken_over_and_given_back(servers: Servers) -> 
     url = f"pulsar://127.0.0.1:{ours.pulsar}"
     assert schemas(ours, "single") == versions
     assert kafkas(ours, "single", 2 * MANY + 10) == list(range(2 * MANY + 10))
+    assert_hashes_are_pulsars(cluster, "single")
     left = [*(each for each in everything if each not in thirds), *range(2 * MANY, 2 * MANY + 10)]
     fifths = range(1, 2 * MANY, 5)
     assert received(url, "single", len(left), acknowledged=fifths) == left

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from magnetar.admin.cluster_doctor import ClusterFinding, Severity
+from magnetar.admin.pulsar_schema_ledgers import decode_locator
 from magnetar.broker.cluster_ownership import BROKERS
 from magnetar.broker.names import INTERNAL_TOPICS, TopicName
 from magnetar.broker.namespaces import POLICIES
@@ -202,7 +203,9 @@ class PulsarCluster:
         for path, stored in zip(paths, await self.store.get_many(paths), strict=True):
             topic = unquote(path.rpartition("/")[2])
             if stored is not None and is_pulsars(stored.value) and not _OF_SYSTEM.fullmatch(topic):
-                self.locators[path] = stored
+                with self._readable(path):
+                    decode_locator(stored.value, path)
+                    self.locators[path] = stored
 
     async def _look_at_ledgers(self, log: PulsarLog) -> None:
         """Read the first and the last entry of each ledger that tells no offsets."""

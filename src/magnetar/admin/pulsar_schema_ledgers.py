@@ -33,10 +33,10 @@ def decode_locator(data: bytes, path: str) -> list[SchemaPlace]:
     """Return where a topic's versions lie, oldest first; raise ``LedgerCorrupt``."""
     try:
         found = {each.version: each for n, value in fields(data) if n in (1, 2) for each in [_place(value)]}
-    except (CorruptBatch, KeyError, TypeError) as error:
+    except (CorruptBatch, KeyError, TypeError, IndexError) as error:
         raise LedgerCorrupt(f"{path} names no schemas: {error!r}") from None
     places = [found[version] for version in sorted(found)]
-    if [each.version for each in places] != list(range(len(places))):
+    if not places or [each.version for each in places] != list(range(len(places))):
         raise LedgerCorrupt(f"{path} names versions {sorted(found)} of a schema, and not all before them")
     return places
 
@@ -61,7 +61,7 @@ def decode_schema(data: bytes, place: SchemaPlace) -> SchemaVersion:
             _bytes(inner[2]).decode(),
             bool(inner[6]),
         )
-    except (CorruptBatch, KeyError, TypeError, UnicodeDecodeError) as error:
+    except (CorruptBatch, KeyError, TypeError, IndexError, UnicodeDecodeError) as error:
         raise LedgerCorrupt(f"ledger {place.ledger_id} holds no schema: {error!r}") from None
 
 
