@@ -402,6 +402,23 @@ async def test_what_is_damaged_there_is_refused_and_bookies_keep_what_could_not_
     assert plain(await read_all(log)) == found
 
 
+async def test_a_log_of_which_a_broker_of_pulsars_alone_knows_what_lies_there_is_refused(
+    house: TieredBookieHouse, tmp_path: Path
+) -> None:
+    there = TierPlace("filesystem", path=str(tmp_path / "tiers"))
+    await filled(await house.log(), 200)
+    await offloaded(await house.log(), there)
+    await house.engine.release(NAME)
+    stored = await house.metadata.get(path_of(NAME))
+    assert stored is not None
+    info = decode_info(stored.value)
+    info.ledgers[0].sealed = False  # then nothing is written of offsets, as Pulsar writes nothing
+    await house.metadata.commit([Put(path_of(NAME), encode_info(info), ANY)])
+    with pytest.raises(LedgerCorrupt, match=r"was offloaded by a broker of Pulsar's"):
+        await house.log()
+    assert len(objects(there)) == 2
+
+
 async def test_what_the_metadata_know_otherwise_is_not_offloaded(
     house: TieredBookieHouse, tmp_path: Path
 ) -> None:
