@@ -32,33 +32,28 @@ class OurCluster(Cluster):
         directory: Path,
         settings: Sequence[str] = (),
         *,
-        config: Callable[[Broker], Settings] = lambda _: {},
         own: Callable[[Broker | Proxy], Settings] = lambda _: {},
-        of_proxy: Callable[[Proxy], Settings] = lambda _: {},
     ) -> None:
-        """``settings`` are NAME=VALUE, the same for all brokers; what the functions give is each one's own."""
+        """``settings`` are NAME=VALUE, the same for all brokers; what ``own`` gives is each one's own."""
         self.given = dict(each.split("=", 1) for each in settings)
-        self.conf, self.own, self.of_proxy = config, own, of_proxy
+        self.own = own
         super().__init__(directory, brokers=BROKERS)
 
     def broker(self, number: int, directory: Path) -> Broker:
-        given, conf, own = self.given, self.conf, self.own
+        given, own = self.given, self.own
 
         class Given(Broker):
-            def config(self, cluster: Cluster) -> dict[str, object]:
-                return {**conf(self), **super().config(cluster)}
-
             def settings(self) -> dict[str, object]:
                 return {**super().settings(), **given, **own(self)}
 
         return Given(self, number, directory)
 
     def gateway(self, directory: Path) -> Proxy:
-        own, of_proxy = self.own, self.of_proxy
+        own = self.own
 
         class Given(Proxy):
             def settings(self, cluster: Cluster) -> dict[str, object]:
-                return {**super().settings(cluster), **own(self), **of_proxy(self)}
+                return {**super().settings(cluster), **own(self)}
 
         return Given(self, directory)
 
@@ -80,10 +75,12 @@ class OurCluster(Cluster):
 
 
 @contextmanager
-def cluster(place: str, *settings: str) -> Iterator[tuple[OurCluster, dict[str, str]]]:
+def cluster(
+    place: str, *settings: str, own: Callable[[Broker | Proxy], Settings] = lambda _: {}
+) -> Iterator[tuple[OurCluster, dict[str, str]]]:
     """A cluster that runs, and where clients of ``place`` begin, by protocol."""
     with (
         tempfile.TemporaryDirectory(prefix="magnetar-compat-") as directory,
-        OurCluster(Path(directory), settings) as ours,
+        OurCluster(Path(directory), settings, own=own) as ours,
     ):
         yield ours, ours.addresses(place)

@@ -14,6 +14,7 @@ from places import cluster
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.peers.kafka import Kafka
+from examples.cluster.servers import Broker, Proxy
 
 KINDS = ("magnetar", "kafka", "cluster", "proxy")
 AUTHORIZER = (
@@ -30,13 +31,19 @@ def ours(settings: Sequence[str]) -> tuple[str, ...]:
     return (*settings, *(_ANONYMOUS if set(AUTHORIZER) <= set(settings) else ()))
 
 
+def _named(server: Broker | Proxy) -> dict[str, object]:
+    """Return what suites expect to be said of a broker: its address, and numbers that begin with 0."""
+    number = {"node.id": server.number - 1} if isinstance(server, Broker) else {}
+    return {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{server.kafka}", **number}
+
+
 @contextmanager
 def served(kind: str, *settings: str, host: str = "127.0.0.1") -> Iterator[str]:
     """Start ``kind`` (magnetar, kafka, or ours as `places` has it), which calls itself ``host``; give its address."""
     if kind in ("cluster", "proxy"):
         if host != "127.0.0.1":
             raise ValueError(f"in a {kind} servers call themselves 127.0.0.1, not {host}")
-        with cluster(kind, *ours(settings)) as (_, addresses):
+        with cluster(kind, *ours(settings), own=_named) as (_, addresses):
             yield addresses["kafka"]
         return
     if kind == "magnetar":
