@@ -11,21 +11,18 @@ import ctypes
 import logging
 import mmap
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from importlib.util import find_spec
 
+from magnetar.records.loading import told_by
+
 NOT_WELL = (1 << 63) - 1
 WORTH_IT = 250_000
 """So many records walked one by one, after which the machine code is asked for: a quarter of a second of work."""
 _FREE_BYTES = 1 << 20  # larger ones are checked in threads, which let others run meanwhile
-_COMPILE_S = 900.0  # of a machine that has much else to do
-_COMPILE = (
-    "import os, sys; os.nice(5); from magnetar.records.check_kernel import instructions; "
-    "sys.stdout.buffer.write(instructions())"
-)
+_COMPILE = "from magnetar.records.check_kernel import instructions; sys.stdout.buffer.write(instructions())"
 _log = logging.getLogger(__name__)
 _ARGUMENTS = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64)
 
@@ -58,17 +55,10 @@ def compiled() -> LeastTime | None:
     """Compile the check now; None where that cannot be done."""
     if find_spec("numba") is None or sys.platform != "linux":
         return None
+    code = told_by(_COMPILE)
     try:
-        code = subprocess.run(
-            [sys.executable, "-c", _COMPILE],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=_COMPILE_S,
-            check=True,
-        ).stdout
         return _callable(_mapped(code)) if code else None
-    except (OSError, subprocess.SubprocessError):
+    except OSError:
         return None
 
 

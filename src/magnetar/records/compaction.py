@@ -17,14 +17,13 @@ import os
 import struct
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from magnetar.records.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, batches, read_header, seal
 from magnetar.records.compression import Buffer, compress, decompress
 from magnetar.records.copied import behind_broker_head
 from magnetar.records.entry import Entry, decode_entry
+from magnetar.records.loading import loaded
 from magnetar.records.mapping import decode_record, partition_key_of
 from magnetar.records.pulsar_compression import compress_payload, decompress_payload
 from magnetar.records.pulsar_metadata import MAX_MESSAGES, MessageMetadata, SingleMessageMetadata
@@ -352,6 +351,6 @@ _loaded: dict[str, Any] = {}
 def machine_code() -> Any:
     """Return the kernels, or None where numba is not installed. They take seconds to load: never on the event loop."""
     if "code" not in _loaded:
-        there = find_spec("numba") is not None and find_spec("numpy") is not None
-        _loaded["code"] = import_module("magnetar.records.compaction_kernel") if there else None
+        there = loaded("magnetar.records.compaction_kernel")
+        _loaded["code"] = there[0] if there else None
     return _loaded["code"]

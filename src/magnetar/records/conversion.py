@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import struct
 import threading
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from magnetar.records.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, batches
@@ -18,6 +16,7 @@ from magnetar.records.compression import Buffer, Codec, decompress
 from magnetar.records.crc import crc32c
 from magnetar.records.entry import decode_entry, kafka_payload_at
 from magnetar.records.errors import RecordsError
+from magnetar.records.loading import loaded
 from magnetar.records.pulsar_compression import compress_payload, decompress_payload
 from magnetar.records.pulsar_metadata import MAX_MESSAGES, encode_metadata
 from magnetar.records.pulsar_plain import (
@@ -55,10 +54,9 @@ class _Machine:
 
     def load(self) -> None:
         """Load the code now, if there is any for this installation."""
-        if find_spec("numba") is not None and find_spec("numpy") is not None:
-            self.many = import_module("magnetar.records.pulsar_kernel_many")
-            self.to_pulsar = import_module("magnetar.records.kafka_kernel")
-            self.code = import_module("magnetar.records.pulsar_kernel")
+        names = ("pulsar_kernel_many", "kafka_kernel", "pulsar_kernel")
+        if there := loaded(*(f"magnetar.records.{each}" for each in names)):
+            self.many, self.to_pulsar, self.code = there
         self.asked = True
 
     def scratch(self, size: int) -> Any:

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import struct
 import threading
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from magnetar.records.batch import HEADER_BYTES, read_header, seal
 from magnetar.records.compression import Buffer
 from magnetar.records.entry import decode_entry
 from magnetar.records.errors import InvalidRecord
+from magnetar.records.loading import loaded
 from magnetar.records.varint import decode_zigzag, encode_zigzag
 
 _FRAME = struct.Struct(">bI")
@@ -105,8 +104,8 @@ class _Machine:
         return self._code
 
     def load(self) -> None:
-        if find_spec("numba") is not None and find_spec("numpy") is not None:
-            self._code = import_module("magnetar.records.schema_ids_kernel")
+        if there := loaded("magnetar.records.schema_ids_kernel"):
+            (self._code,) = there
 
 
 _machine = _Machine()
