@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, settings, strategies
 
 from tests.process import BrokerProcess
 
@@ -19,6 +19,9 @@ settings.register_profile("ci", UNTIMED, derandomize=True)
 # A mutant is to be seen, not explained.
 settings.register_profile("mutants", UNTIMED, derandomize=True, phases=(Phase.explicit, Phase.generate))
 settings.load_profile(os.environ.get("MAGNETAR_PROFILE") or ("ci" if os.environ.get("CI") else "desk"))
+# Hypothesis imports a part of itself at the first `builds`, pytest parses that, and Python 3.11 (before 3.11.5) cannot
+# parse in two threads at once: "AST constructor recursion depth mismatch" where a thread loads machine code meanwhile.
+strategies.builds(int).validate()
 
 # Spark's JVMs live for a test or two: optimizing what they run, and collecting garbage in parallel, would take twice
 # the CPU time of the work itself. Processes that tests start inherit this.

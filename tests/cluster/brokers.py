@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.cluster.servers import Cluster, free_port
+from tests.waiting import until
 
 PARTITIONS = 8
 
@@ -82,7 +83,10 @@ def leaders(admin: AdminClient, topic: str) -> dict[int, int]:
 
 
 def make_topic(admin: AdminClient, name: str) -> None:
-    """Make a topic and wait until each partition has a leader."""
+    """Make a topic and wait until each partition has a leader. One that a first try of a test left is deleted."""
+    if name in admin.list_topics(timeout=10).topics:  # to ask for it alone could make it
+        admin.delete_topics([name])[name].result()
+        until(lambda: name not in admin.list_topics(timeout=10).topics)
     admin.create_topics([NewTopic(name, PARTITIONS)])[name].result()
     while not (found := leaders(admin, name)) or min(found.values()) < 0:
         time.sleep(0.05)
