@@ -158,12 +158,14 @@ def read_back(servers: str, topic: str, group: str, wanted: int) -> list[list[in
     consumer = Consumer({"bootstrap.servers": servers, "group.id": group, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     found: list[list[int]] = [[] for _ in range(PARTITIONS)]
-    while sum(map(len, found)) < wanted:
-        for message in consumer.consume(1000, 0.5):
-            if not message.error():
-                found[message.partition()].append(int(message.value()))
-    consumer.commit(asynchronous=False)
-    consumer.close()
+    try:
+        while sum(map(len, found)) < wanted:
+            for message in consumer.consume(1000, 0.5):
+                if not message.error():
+                    found[message.partition()].append(int(message.value()))
+        consumer.commit(asynchronous=False)
+    finally:
+        consumer.close()  # or it would have a part of what a second try reads
     return found
 
 
