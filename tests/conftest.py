@@ -19,9 +19,6 @@ settings.register_profile("ci", UNTIMED, derandomize=True)
 # A mutant is to be seen, not explained.
 settings.register_profile("mutants", UNTIMED, derandomize=True, phases=(Phase.explicit, Phase.generate))
 settings.load_profile(os.environ.get("MAGNETAR_PROFILE") or ("ci" if os.environ.get("CI") else "desk"))
-# Hypothesis imports a part of itself at the first `builds`, pytest parses that, and Python 3.11 (before 3.11.5) cannot
-# parse in two threads at once: "AST constructor recursion depth mismatch" where a thread loads machine code meanwhile.
-strategies.builds(int).validate()
 
 # Spark's JVMs live for a test or two: optimizing what they run, and collecting garbage in parallel, would take twice
 # the CPU time of the work itself. Processes that tests start inherit this.
@@ -53,6 +50,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         rank[item.path] = min(rank.get(item.path, 3), _rank({mark.name for mark in item.iter_markers()}))
     items.sort(key=lambda item: rank[item.path])
+
+
+def pytest_collection_finish() -> None:
+    """Have all of Hypothesis before a thread loads machine code.
+
+    It imports a part of itself at the first ``builds``, which pytest parses, and Python before 3.11.5 cannot parse in
+    two threads at once: "AST constructor recursion depth mismatch".
+    """
+    strategies.builds(int).validate()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
