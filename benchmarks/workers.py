@@ -4,7 +4,7 @@
 
 Both are `magnetar standalone`, ``flush=os``, on directories of their own, and take turns as in `benchmarks.paired`.
 The partitions are led by all workers, and several producers and consumers work at once: what one of them sends keeps no
-worker busy, and then two take less from their sockets at a time, and so do more for each record (1.25 of one worker's
+worker busy, and then two take less from their sockets at a time, and so do more for each record (1.27 of one worker's
 cost for 100 B from one producer). Clients and brokers share the machine: the rate tells something only where there are
 more cores than these keep busy. The status is 1 if a record costs more than ``--bar`` times what it costs with one.
 """
