@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,23 @@ from magnetar.ledger.info import decode_info, encode_info, path_of
 from magnetar.ledger.offload.deletions import ROOT
 from magnetar.ledger.offload.place import TierPlace
 from magnetar.ledger.offload.tiers import Tiers, TierSettings
-from magnetar.ledger.port import CompactionRules, LedgerPolicy, ManagedLedger, Position, StoredEntry
+from magnetar.ledger.port import LedgerPolicy, ManagedLedger
 from magnetar.metadata import ANY, Put
-from magnetar.records.entry import latest_timestamp
 from tests.cluster.servers import Cluster, class_path
-from tests.ledger.entries import NOW_MS, append, read_all
+from tests.ledger.entries import append, read_all
 from tests.offload.conftest import aws_keys, place, s3  # noqa: F401 - fixtures
 from tests.offload.house import NAME, SMALL, filled, sealed
-from tests.offload.test_engine import objects, offloaded, plain
+from tests.offload.promises import (
+    Steps,
+    check_compaction,
+    check_goes,
+    check_overtaken,
+    check_readers_meanwhile,
+    check_reads,
+    objects,
+    offloaded,
+    plain,
+)
 
 class_path()  # skips the module where BookKeeper cannot be run
 pytestmark = [pytest.mark.slow]
@@ -86,8 +95,6 @@ async def test_everything_is_read_as_before_by_whoever_has_the_log(
     log = await house.log()
     await filled(log, 1000)
     before = await read_all(log)
-    found = plain(before)
-    times = [latest_timestamp(each.data) for each in before]
     ids = sealed(log)
     for ledger_id in ids:
         await log.offload(ledger_id, place)
@@ -99,24 +106,7 @@ async def test_everything_is_read_as_before_by_whoever_has_the_log(
     for now in (house, other):
         log = await now.log()
         assert all(each.offloaded for each in log.ledgers() if each.ledger_id in ids)
-        assert plain(await read_all(log)) == found
-        assert plain(await read_all(log, max_bytes=1)) == found
-        for number in (0, 1, 199, 200, 555, 999):
-            ledger_id, entry_id, last, data = found[number]
-            entry = await log.entry(Position(ledger_id, entry_id))
-            assert (entry.last_offset, bytes(entry.data)) == (last, data)
-            by_time = await log.find_by_time(times[number])
-            assert by_time is not None
-            assert by_time[:3] == found[number][:3]
-            by_half = await log.find_first(lambda entry, least=last: entry.last_offset >= least)  # type: ignore[misc]
-            assert by_half is not None
-            assert by_half.last_offset == last
-            assert await log.offset_behind(Position(ledger_id, entry_id)) == last + 1
-            (one, *_) = await log.read(last, max_bytes=1)
-            assert one[:3] == found[number][:3]
-        latest = await log.find_max_timestamp()
-        assert latest is not None
-        assert latest[:3] == found[-1][:3]
+        await check_reads(log, before)
         assert now.engine.tiers.bytes_read > 100_000
         assert 0 < now.engine.tiers.cache.size <= SMALL.cache_bytes
     await other.end()
@@ -126,27 +116,7 @@ async def test_readers_that_come_while_bookies_let_go_see_all(
     house: TieredBookieHouse,
     place: TierPlace,  # noqa: F811
 ) -> None:
-    log = await house.log()
-    await filled(log, 1000)
-    found = plain(await read_all(log))
-    for ledger_id in sealed(log):
-        await log.offload(ledger_id, place)
-
-    async def positions() -> list[tuple[int, int, int, bytes]]:
-        return plain([await log.entry(Position(each[0], each[1])) for each in found])
-
-    async def times() -> list[StoredEntry | None]:
-        return [await log.find_by_time(NOW_MS + 10 * number) for number in range(0, 1000, 7)]
-
-    readers = [asyncio.ensure_future(work) for work in (read_all(log), read_all(log, max_bytes=900))]
-    at_positions, by_time = asyncio.ensure_future(positions()), asyncio.ensure_future(times())
-    for ledger_id in sealed(log):
-        await log.delete_local([ledger_id])
-        await house.on_bookies()
-    for reader in readers:
-        assert plain(await reader) == found
-    assert await at_positions == found
-    assert all(each is not None for each in await by_time)
+    await check_readers_meanwhile(house, place, house.on_bookies)
 
 
 @pytest.mark.parametrize("how", ["read", "entry", "find_by_time"])
@@ -173,14 +143,7 @@ async def test_a_ledger_that_goes_within_a_read_is_read_there(
         return await original(ledger_id, low, high)
 
     monkeypatch.setattr(bookies, "read", late)
-    if how == "read":
-        assert plain(await read_all(log)) == found
-    elif how == "entry":
-        assert plain([await log.entry(Position(first, 77))]) == [found[77]]
-    else:
-        by_time = await log.find_by_time(NOW_MS + 10 * 77)
-        assert by_time is not None
-        assert plain([by_time]) == [found[77]]
+    await check_overtaken(log, how, first, found)
     assert overtaken
 
 
@@ -188,57 +151,20 @@ async def test_compaction_reads_what_lies_there_and_its_objects_go(
     house: TieredBookieHouse,
     place: TierPlace,  # noqa: F811
 ) -> None:
-    log = await house.log()
-    await filled(log, 400)
-    await offloaded(log, place)
-    assert await log.compact(CompactionRules(replaces=True, null_keys=True))
-    assert log.compacted is not None
-    assert log.compacted.ledger.entries == 400
-    assert all(each.compacted and each.offload is None for each in log.ledgers() if each.entries)
-    assert objects(place)
-    await house.engine.delete_doomed()
-    assert not objects(place)
-    assert len(await log.read_compacted(0, max_bytes=1 << 30)) > 0
+    await check_compaction(house, place)
 
 
 @pytest.mark.parametrize("how", ["retention", "trim", "delete", "delete closed"])
 async def test_objects_go_with_what_they_are_of(house: TieredBookieHouse, tmp_path: Path, how: str) -> None:
-    there = TierPlace("filesystem", path=str(tmp_path / "tiers"))
-    log = await house.log(retention_ms=1000)
-    await filled(log, 600)
-    await offloaded(log, there)
-    kept = 0
-    assert len(objects(there)) == 6
-    if how == "retention":
-        house.now_ms = NOW_MS + 10 * 450
-        await log.retain(house.now_ms)
-        kept = 4
-    elif how == "trim":
-        await log.trim(log.ledgers()[1].first_offset)
-        kept = 4
-    else:
-        if how == "delete closed":
-            await house.reopen()
-        await house.engine.delete(NAME)
-    await house.reopen()  # as after a crash between the two
-    await house.engine.delete_doomed()
-    assert len(objects(there)) == kept
-    assert await house.metadata.children(ROOT) == []
-    if kept:
-        log = await house.log()
-        assert (await read_all(log))[0].last_offset >= log.log_start_offset > 0
+    await check_goes(house, TierPlace("filesystem", path=str(tmp_path / "tiers")), how)
 
 
 class Crashed(Exception):
     """What a broker that is not there any more does."""
 
 
-class Mortal:
-    """A broker that takes no step behind the N-th: whatever changes anything outside of it is one, or two."""
-
-    def __init__(self, fatal: int) -> None:
-        self.fatal = fatal
-        self.taken = 0
+class Mortal(Steps):
+    """A broker that takes no step from the fatal one on."""
 
     @property
     def is_dead(self) -> bool:
@@ -248,24 +174,6 @@ class Mortal:
         if self.is_dead:
             raise Crashed
         self.taken += 1
-
-    def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        def called(*given: Any) -> Any:
-            self.step()
-            result = call(*given)
-            self.step()
-            return result
-
-        return called
-
-    def around_async(self, call: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
-        async def called(*given: Any) -> Any:
-            self.step()
-            result = await call(*given)
-            self.step()
-            return result
-
-        return called
 
 
 async def test_a_crash_at_every_step_loses_nothing_and_leaves_nothing(

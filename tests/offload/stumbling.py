@@ -13,9 +13,7 @@ import hashlib
 import os
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from magnetar.ledger.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
@@ -25,37 +23,16 @@ from magnetar.ledger.port import LedgerPolicy, ManagedLedger
 from magnetar.metadata import SqliteStore
 from tests.ledger.entries import NOW_MS, read_all
 from tests.offload.house import NAME, SMALL, sealed
+from tests.offload.promises import Steps
 
 
-class Steps:
-    """Kills the process at the N-th."""
-
-    def __init__(self, fatal: int) -> None:
-        self.fatal = fatal
-        self.taken = 0
+class Killed(Steps):
+    """Kills the process at the fatal one."""
 
     def step(self) -> None:
         self.taken += 1
         if self.taken == self.fatal:
             os.kill(os.getpid(), signal.SIGKILL)
-
-    def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        def called(*given: Any) -> Any:
-            self.step()
-            result = call(*given)
-            self.step()
-            return result
-
-        return called
-
-    def around_async(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        async def called(*given: Any) -> Any:
-            self.step()
-            result = await call(*given)
-            self.step()
-            return result
-
-        return called
 
 
 async def digest(log: ManagedLedger) -> str:
@@ -67,7 +44,7 @@ async def digest(log: ManagedLedger) -> str:
 
 
 async def main(data: Path, place: TierPlace, fatal: int, due: str) -> int:
-    steps, disk = Steps(fatal), RealDisk()
+    steps, disk = Killed(fatal), RealDisk()
     metadata = SqliteStore(data / "metadata.sqlite")
     tiers = Tiers(SMALL)
     engine = FilesEngine(data, metadata, disk, clock=lambda: NOW_MS, make_tiers=lambda: tiers)

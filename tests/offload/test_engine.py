@@ -12,13 +12,19 @@ import pytest
 from magnetar.ledger.errors import CannotOffload, LedgerCorrupt, TierFailed
 from magnetar.ledger.files.ledger_file import LedgerFile
 from magnetar.ledger.info import decode_info, path_of
-from magnetar.ledger.offload.deletions import ROOT
 from magnetar.ledger.offload.place import TierPlace
-from magnetar.ledger.offload.tiers import TierSettings, open_store
-from magnetar.ledger.port import CompactionRules, ManagedLedger, Position, StoredEntry
-from magnetar.records.entry import latest_timestamp
-from tests.ledger.entries import NOW_MS, read_all
+from tests.ledger.entries import read_all
 from tests.offload.house import NAME, SMALL, TieredHouse, filled, sealed
+from tests.offload.promises import (
+    check_compaction,
+    check_goes,
+    check_overtaken,
+    check_readers_meanwhile,
+    check_reads,
+    objects,
+    offloaded,
+    plain,
+)
 
 
 @pytest.fixture
@@ -30,42 +36,13 @@ async def house(tmp_path: Path) -> AsyncIterator[TieredHouse]:
     await house.end()
 
 
-async def offloaded(log: ManagedLedger, place: TierPlace) -> None:
-    """Move all sealed ledgers."""
-    for ledger_id in sealed(log):
-        await log.offload(ledger_id, place)
-    await log.delete_local(sealed(log))
-    assert all(each.offloaded for each in log.ledgers() if each.sealed and each.entries)
-
-
-def plain(entries: list[StoredEntry]) -> list[tuple[int, int, int, bytes]]:
-    return [(each.ledger_id, each.entry_id, each.last_offset, bytes(each.data)) for each in entries]
-
-
 async def test_everything_is_read_as_before(house: TieredHouse, place: TierPlace) -> None:
     log = await house.log()
     await filled(log, 1000)
     before = await read_all(log)
-    found = plain(before)
-    times = [latest_timestamp(each.data) for each in before]
     await offloaded(log, place)
     for _ in range(2):
-        assert plain(await read_all(log)) == found
-        assert plain(await read_all(log, max_bytes=1)) == found
-        for number in (0, 1, 199, 200, 555, 999):
-            ledger_id, entry_id, last, data = found[number]
-            entry = await log.entry(Position(ledger_id, entry_id))
-            assert (entry.last_offset, bytes(entry.data)) == (last, data)
-            by_time = await log.find_by_time(times[number])
-            assert by_time is not None
-            assert by_time[:3] == found[number][:3]
-            by_half = await log.find_first(lambda entry, least=last: entry.last_offset >= least)
-            assert by_half is not None
-            assert by_half.last_offset == last
-            assert await log.offset_behind(Position(ledger_id, entry_id)) == last + 1
-        latest = await log.find_max_timestamp()
-        assert latest is not None
-        assert latest[:3] == found[-1][:3]
+        await check_reads(log, before)
         assert 0 < house.engine.tiers.cache.size <= SMALL.cache_bytes
         await house.reopen()
         log = await house.log()
@@ -73,27 +50,7 @@ async def test_everything_is_read_as_before(house: TieredHouse, place: TierPlace
 
 
 async def test_readers_that_come_while_local_copies_go_see_all(house: TieredHouse, place: TierPlace) -> None:
-    log = await house.log()
-    await filled(log, 1000)
-    found = plain(await read_all(log))
-    for ledger_id in sealed(log):
-        await log.offload(ledger_id, place)
-
-    async def positions() -> list[tuple[int, int, int, bytes]]:
-        return plain([await log.entry(Position(each[0], each[1])) for each in found])
-
-    async def times() -> list[StoredEntry | None]:
-        return [await log.find_by_time(NOW_MS + 10 * number) for number in range(0, 1000, 7)]
-
-    readers = [asyncio.ensure_future(work) for work in (read_all(log), read_all(log, max_bytes=900))]
-    at_positions, by_time = asyncio.ensure_future(positions()), asyncio.ensure_future(times())
-    for ledger_id in sealed(log):
-        await log.delete_local([ledger_id])
-        await asyncio.sleep(0.01)
-    for reader in readers:
-        assert plain(await reader) == found
-    assert await at_positions == found
-    assert all(each is not None for each in await by_time)
+    await check_readers_meanwhile(house, place, lambda: asyncio.sleep(0.01))
 
 
 @pytest.mark.parametrize("how", ["read", "read_entry", "find"])
@@ -114,14 +71,8 @@ async def test_a_file_that_goes_within_a_read_is_read_there(
         return await original(ledger, *given, **named)
 
     monkeypatch.setattr(LedgerFile, how, overtaken)
-    if how == "read":
-        assert plain(await read_all(log)) == found
-    elif how == "read_entry":
-        assert plain([await log.entry(Position(first, 77))]) == [found[77]]
-    else:
-        by_time = await log.find_by_time(NOW_MS + 10 * 77)
-        assert by_time is not None
-        assert plain([by_time]) == [found[77]]
+    verb = {"read": "read", "read_entry": "entry", "find": "find_by_time"}[how]
+    await check_overtaken(log, verb, first, found)
     assert getattr(LedgerFile, how) is original, "it was overtaken"
 
 
@@ -146,44 +97,12 @@ async def test_what_is_open_compacted_or_unknown_is_not_offloaded(
 async def test_compaction_reads_what_lies_there_and_its_objects_go(
     house: TieredHouse, place: TierPlace
 ) -> None:
-    log = await house.log()
-    await filled(log, 400)
-    await offloaded(log, place)
-    assert await log.compact(CompactionRules(replaces=True, null_keys=True))
-    assert log.compacted is not None
-    assert log.compacted.ledger.entries == 400
-    assert all(each.compacted and each.offload is None for each in log.ledgers() if each.entries)
-    assert objects(place)
-    await house.engine.delete_doomed()
-    assert not objects(place)
-    assert len(await log.read_compacted(0, max_bytes=1 << 30)) > 0
+    await check_compaction(house, place)
 
 
 @pytest.mark.parametrize("how", ["retention", "trim", "delete", "delete closed"])
 async def test_objects_go_with_what_they_are_of(house: TieredHouse, place: TierPlace, how: str) -> None:
-    log = await house.log(retention_ms=1000)
-    await filled(log, 600)
-    await offloaded(log, place)
-    kept = 0
-    assert len(objects(place)) == 6
-    if how == "retention":
-        house.now_ms = NOW_MS + 10 * 450
-        await log.retain(house.now_ms)
-        kept = 4
-    elif how == "trim":
-        await log.trim(log.ledgers()[1].first_offset)
-        kept = 4
-    else:
-        if how == "delete closed":
-            await house.reopen()
-        await house.engine.delete(NAME)
-    await house.reopen()  # as after a crash between the two
-    await house.engine.delete_doomed()
-    assert len(objects(place)) == kept
-    assert await house.metadata.children(ROOT) == []
-    if kept:
-        log = await house.log()
-        assert (await read_all(log))[0].last_offset >= log.log_start_offset > 0
+    await check_goes(house, place, how)
 
 
 async def test_what_is_referred_to_is_never_deleted(house: TieredHouse, place: TierPlace) -> None:
@@ -199,10 +118,6 @@ async def test_what_is_referred_to_is_never_deleted(house: TieredHouse, place: T
     await house.engine.delete_doomed()
     assert len(objects(place)) == 2
     assert len(await read_all(log)) == 200
-
-
-def objects(place: TierPlace) -> list[str]:
-    return [each.key for each in open_store(place, TierSettings()).listed()]
 
 
 class Interrupted(Exception):
