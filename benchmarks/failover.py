@@ -28,6 +28,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.faults.house import House, HurtBroker
 from benchmarks.samples import Samples
+from tests.cluster.brokers import leaders
 from tests.cluster.rest import ask
 
 KILL, HAND_OVER = "from a kill -9 to the first produce, s", "longest wait at a hand-over, s"
@@ -137,9 +138,9 @@ class _Topic:
     def owner(self) -> HurtBroker:
         while True:
             with contextlib.suppress(KafkaException):
-                found = self._admin.list_topics(_TOPIC, timeout=5).topics[_TOPIC].partitions
+                leader = leaders(self._admin, _TOPIC).get(0)
                 for broker in self._house.brokers:
-                    if found and found[0].leader == broker.number:
+                    if leader == broker.number:
                         return broker
             time.sleep(0.1)
 

@@ -24,7 +24,7 @@ from typing import TypeVar, TypeVarTuple, Unpack
 from benchmarks import shapes
 from benchmarks.paired import read, told
 from benchmarks.peers.magnetar import MagnetarOs
-from benchmarks.peers.processes import family, rss_mb
+from benchmarks.peers.processes import family
 from benchmarks.samples import Samples, in_turn
 from benchmarks.thin import ThinClient
 
@@ -40,18 +40,8 @@ class Workers(MagnetarOs):
         self.settings = (*MagnetarOs.settings, f"workers={count}")
         super().__init__(data)
 
-    def cpu_seconds(self) -> float:
-        return (
-            sum(
-                int(path.read_text().split()[0])
-                for pid in family(self.pid)
-                for path in Path(f"/proc/{pid}/task").glob("*/schedstat")
-            )
-            / 1e9
-        )
-
-    def rss_mb(self) -> float:
-        return rss_mb(family(self.pid))
+    def pids(self) -> list[int]:
+        return family(self.pid)
 
 
 def measure(pair: Sequence[Workers], samples: Samples, records: int, turns: int, clients: int) -> None:

@@ -13,6 +13,8 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Self
 
+from benchmarks.peers.processes import rss_mb
+
 
 class Server(ABC):
     """A broker on loopback. Its data outlives ``stop`` and ``kill``, until ``wipe``."""
@@ -94,16 +96,17 @@ class Server(ABC):
         self.kill()
         shutil.rmtree(self.data, ignore_errors=True)
 
+    def pids(self) -> list[int]:
+        """Return the processes whose memory and processor time are the broker's."""
+        return [self.pid]
+
     def rss_mb(self) -> float:
         """Return the resident memory (MB of a million bytes) now."""
-        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) * 1024 / 1e6
-        raise RuntimeError(f"{self.name} has no memory")
+        return rss_mb(self.pids())
 
     def cpu_seconds(self) -> float:
         """Return the processor time used so far, to a nanosecond where the system counts so finely."""
-        tasks = list(Path(f"/proc/{self.pid}/task").glob("*/schedstat"))
+        tasks = [task for pid in self.pids() for task in Path(f"/proc/{pid}/task").glob("*/schedstat")]
         return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
     def __enter__(self) -> Self:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
@@ -23,7 +24,8 @@ from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.ledger.info import ManagedLedgerInfo, encode_info
 from magnetar.ledger.protobuf import message, number
 from magnetar.ledger.values import Position
-from magnetar.metadata import ANY, MemoryStore, Put
+from magnetar.metadata import ANY, MemoryStore, Put, Stored
+from magnetar.metadata.errors import MetadataUnavailable
 from magnetar.pulsar.schemas import SchemaVersion
 
 LEDGERS = "/managed-ledgers/public/default/persistent"
@@ -149,3 +151,24 @@ def test_a_schema_comes_back(kind: int, data: bytes, properties: dict[str, str],
 def test_what_is_no_locator_is_refused(data: bytes) -> None:
     with pytest.raises(LedgerCorrupt):
         decode_locator(data, "p")
+
+
+def test_a_store_that_goes_meanwhile_is_nothing_that_pulsar_wrote() -> None:
+    """It was told as metadata that cannot be read, with the advice to change how Pulsar compresses them."""
+
+    class Gone(MemoryStore):
+        async def get_many(self, paths: Iterable[str]) -> list[Stored | None]:
+            wanted = list(paths)
+            if any(each.startswith(LEDGERS) for each in wanted):
+                raise MetadataUnavailable("no connection")
+            return await super().get_many(wanted)
+
+    async def look() -> None:
+        store = Gone()
+        log = f"{LEDGERS}/t-partition-0"
+        await store.commit([Put("/admin/clusters/standalone", b"{}", ANY)])
+        await store.commit([Put(log, encode_info(ManagedLedgerInfo()), ANY), Put(f"{log}/sub", CURSOR, ANY)])
+        await PulsarCluster(store, None).load()
+
+    with pytest.raises(MetadataUnavailable):
+        asyncio.run(look())

@@ -10,7 +10,7 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,8 @@ from magnetar.ledger.cursor_info import decode_cursor
 from magnetar.ledger.errors import LedgerCorrupt, LedgerError
 from magnetar.ledger.info import ROOT, ManagedLedgerInfo, decode_info
 from magnetar.ledger.values import LedgerSummary
-from magnetar.metadata import MetadataError, MetadataStore, Stored
+from magnetar.metadata import MetadataStore, Stored
+from magnetar.metadata.errors import MetadataCorrupt
 from magnetar.records.entry import BROKER_ENTRY_MAGIC, Entry, decode_entry
 from magnetar.records.errors import RecordsError
 
@@ -243,9 +244,8 @@ class PulsarCluster:
 
     async def _ends_of(self, ledger: LedgerSummary) -> list[bytes]:
         assert self.bookies is not None
-        if (
-            not ledger.entries
-        ):  # it is written, or was left open; how many there are is not known without fencing it
+        if not ledger.entries:
+            # It is written, or was left open; how many there are is not known without fencing it.
             with suppress(LedgerError):
                 return await self.bookies.read(ledger.ledger_id, 0, 0)
             return []
@@ -265,8 +265,18 @@ class PulsarCluster:
     def _warning(self, kind: str, what: str, next_step: str) -> None:
         self.findings.append(ClusterFinding(Severity.warning, kind, what, next_step))
 
-    def _readable(self, path: str) -> _Readable:
-        return _Readable(self, path)
+    @contextmanager
+    def _readable(self, path: str) -> Iterator[None]:
+        """Make a finding of what is not as it should be."""
+        try:
+            yield
+        except (LedgerCorrupt, MetadataCorrupt) as error:
+            self._error(
+                "metadata",
+                f"{path}: {error}",
+                "If Pulsar compresses its metadata, end that (managedLedgerInfoCompressionType and"
+                " managedCursorInfoCompressionType: NONE), and have it load the topic once.",
+            )
 
     def is_single(self, log: PulsarLog) -> bool:
         """Whether a log is a topic of Pulsar's without partitions."""
@@ -432,27 +442,6 @@ class PulsarCluster:
                 state = "served"
             entries = sum(each.entries for each in log.info.ledgers)
             yield FoundTopic(log.name, state, len(log.info.ledgers), entries, len(log.cursors))
-
-
-class _Readable:
-    """Makes a finding of what cannot be read."""
-
-    def __init__(self, cluster: PulsarCluster, path: str) -> None:
-        self._cluster, self._path = cluster, path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: object, _: object) -> bool:
-        if not isinstance(error, LedgerCorrupt | MetadataError):
-            return False
-        self._cluster._error(
-            "metadata",
-            f"{self._path}: {error}",
-            "If Pulsar compresses its metadata, end that (managedLedgerInfoCompressionType and"
-            " managedCursorInfoCompressionType: NONE), and have it load the topic once.",
-        )
-        return True
 
 
 def is_pulsars(value: bytes) -> bool:

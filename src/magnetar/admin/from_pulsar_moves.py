@@ -82,8 +82,9 @@ def take(metadata: str, bookkeeper: str, progress: Progress) -> Takeover:
             raise Declined(
                 f"brokers of Pulsar's live: {', '.join(living)}", "End them first: a topic is served by one."
             )
-        if not cluster.report(metadata).is_possible:
-            return cluster.report(metadata)
+        found = cluster.report(metadata)
+        if not found.is_possible:
+            return found
         return await Moves(cluster, progress).take(metadata)
 
     return _run(metadata, bookkeeper, taken)

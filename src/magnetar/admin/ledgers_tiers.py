@@ -46,7 +46,7 @@ class Tiering:
         self._stores: dict[TierPlace, ObjectStore] = {}
         self._uuids: set[str] = set()
         self._places: set[TierPlace] = set()
-        doomed = (each for note in notes for each in read_note(note)[1])
+        doomed = (each for note in notes for each in read_note(note).objects)
         for each in (*_attempts(logs), *doomed):
             self._uuids.add(each.uuid)
             self._places.add(place_in(each.driver, each.place))

@@ -66,9 +66,8 @@ class ZooKeeperSecurity:
         if given.get(_JAAS) and _is_true(given, "zookeeper.sasl.client", "true"):
             for_java[_JAAS] = given[_JAAS]
             user, secret = _login(given[_JAAS], given.get("zookeeper.sasl.clientconfig", "Client"))
-            for_java.setdefault(
-                _FIPS, "false"
-            )  # its default, true, leaves DIGEST-MD5 out and says so in a log only
+            # Its default, true, leaves DIGEST-MD5 out and says so in a log only.
+            for_java.setdefault(_FIPS, "false")
         verify = _is_true(given, "zookeeper.ssl.hostnameVerification", "true")
         found = cls(tls, trust, identity, password, verify, user, secret, for_java)
         found.context()  # what is wrong is said now

@@ -58,14 +58,18 @@ def note_of(log: str, gone: Iterable[LedgerSummary], not_before_ms: int = 0) -> 
     return [Put(f"{ROOT}/{uuid.uuid4()}", value, ANY)]
 
 
-def read_note(value: bytes) -> tuple[str, list[Doomed]]:
-    """Return the log, and the objects that were its."""
+class Note(NamedTuple):
+    """What is noted of objects that were a log's."""
+
+    log: str
+    objects: list[Doomed]
+    not_before_ms: int
+
+
+def read_note(value: bytes) -> Note:
+    """Return what `note_of` noted."""
     said = json.loads(value)
-    return str(said["log"]), [Doomed(*each) for each in said["objects"]]
-
-
-def _is_due(value: bytes, now_ms: int) -> bool:
-    return int(json.loads(value).get("not_before", 0)) <= now_ms
+    return Note(str(said["log"]), [Doomed(*each) for each in said["objects"]], int(said.get("not_before", 0)))
 
 
 async def delete_noted(store: MetadataStore, tiers: Tiers, now_ms: int) -> int:
@@ -77,8 +81,8 @@ async def delete_noted(store: MetadataStore, tiers: Tiers, now_ms: int) -> int:
     try:
         notes = await store.get_tree(ROOT)
         for path, stored in notes.items():
-            log, doomed = read_note(stored.value)
-            if any(each.uuid in tiers.uploading for each in doomed) or not _is_due(stored.value, now_ms):
+            log, doomed, not_before_ms = read_note(stored.value)
+            if now_ms < not_before_ms or any(each.uuid in tiers.uploading for each in doomed):
                 continue
             kept = await _referenced(store, log)
             try:
