@@ -418,6 +418,21 @@ class Machine(RuleBasedStateMachine):
         assert count == (len(self.world.begun), len(self.world.sent))
 
 
+def test_a_client_that_is_muted_and_becomes_slow_waits_for_being_read() -> None:
+    """It was said to wait for its quota, though answers that it does not take are in the way as well."""
+    machine = Machine()
+    how = {"is_large": False, "seconds": 0.0, "size": 1, "placed_by": "begin", "wants_answer": True}
+    machine.say(key=PRODUCE, count=BUFFER + 2, answered_by="later", **how)
+    machine.mute(on=True)
+    machine.say(key=PRODUCE, count=1, answered_by="later", **how)
+    assert machine.serving.state is MUTED
+    machine.answer(which=0, at_once=False, count=BUFFER + 1)
+    machine.turn()
+    machine.whatever_waits_waits_for_something()
+    assert machine.serving.state is KafkaServingState.SLOW
+    machine.teardown()
+
+
 EXAMPLES = settings(max_examples=150, stateful_step_count=40, deadline=None)
 Machine.TestCase.settings = EXAMPLES
 TestServing = Machine.TestCase

@@ -268,6 +268,8 @@ class KafkaServing(Generic[R]):
             self._held = MUTED
         else:
             self._held = None
+        if self._held is not None and (self.state is SLOW or self.state is MUTED):
+            self.state = self._held  # it waits for something else now
 
     def end(self) -> list[R]:
         """Begin nothing more; send what may go out, and return the requests that have no answer yet."""
