@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,43 @@ def work(
 
     until(judge_some, lambda: len(left))
     member.close()
+
+
+@contextmanager
+def rejecting(address: str, group: str, topic: str) -> Iterator[set[int]]:
+    """Have a member reject whatever comes until the block ends; give the numbers whose rejection was kept."""
+    ended = threading.Event()
+    rejected: set[int] = set()
+
+    def reject() -> None:
+        member = ShareConsumer(
+            {
+                "bootstrap.servers": address,
+                "group.id": group,
+                "share.acknowledgement.mode": "explicit",
+                "max.poll.records": 100,
+            }
+        )
+        member.subscribe([topic])
+        while not ended.is_set():
+            messages = [each for each in member.poll(0.1) if each.error() is None]
+            for each in messages:
+                member.acknowledge(each, AcknowledgeType.REJECT)
+            try:
+                outcome = member.commit_sync(PATIENCE_S)
+            except KafkaException:
+                continue
+            kept = {each.partition for each, error in outcome.items() if error is None}
+            rejected.update(int(each.key()) for each in messages if each.partition() in kept)
+        member.close()
+
+    worker = threading.Thread(target=reject)
+    worker.start()
+    try:
+        yield rejected
+    finally:
+        ended.set()
+        worker.join()
 
 
 def fill(address: str, topic: str, records: int = NUMBERS) -> None:
@@ -347,43 +385,13 @@ def test_a_broker_is_killed_again_and_again_and_every_rejected_record_has_its_le
         share_delivery_count_limit="10",
     )
     fill(address, "work")
-    ended = threading.Event()
-    rejected: set[int] = set()
-
-    def reject() -> None:
-        member = ShareConsumer(
-            {
-                "bootstrap.servers": address,
-                "group.id": "crew",
-                "share.acknowledgement.mode": "explicit",
-                "max.poll.records": 100,
-            }
-        )
-        member.subscribe(["work"])
-        while not ended.is_set():
-            messages = [each for each in member.poll(0.1) if each.error() is None]
-            for each in messages:
-                member.acknowledge(each, AcknowledgeType.REJECT)
-            try:
-                outcome = member.commit_sync(PATIENCE_S)
-            except KafkaException:
-                continue
-            kept = {each.partition for each, error in outcome.items() if error is None}
-            rejected.update(int(each.key()) for each in messages if each.partition() in kept)
-        member.close()
-
-    worker = threading.Thread(target=reject)
-    worker.start()
-    try:
+    with rejecting(address, "crew", "work") as rejected:
         for kill in range(1, 4):
             until(lambda kill=kill: len(rejected) > kill * NUMBERS // 8, lambda: len(rejected))  # type: ignore[misc]
             broker.kill()
             broker = start_broker(tmp_path / "data", *LETTERS, kafka=address)
         assert len(rejected) < NUMBERS, "there was nothing left to do"
         until(lambda: lag(address, "crew", "work") == 0, lambda: lag(address, "crew", "work"))
-    finally:
-        ended.set()
-        worker.join()
     found = Counter(int(each.key) for each in letters(address, "dlq.work"))
     assert set(found) == set(range(NUMBERS))
     assert found.total() < 1.5 * NUMBERS, (
