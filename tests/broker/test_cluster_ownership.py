@@ -146,6 +146,32 @@ async def test_a_broker_that_loses_two_sessions_at_once_comes_back_once(
     await until(lambda: all(each.owner_of(WHOLE) is not None for each in brokers))
 
 
+async def test_who_lets_go_slowly_does_not_take_away_what_another_has_taken_since(
+    brokers: list[ClusterOwnership],
+) -> None:
+    owner, other = owner_and_other(brokers)
+    lets_go, may_end = asyncio.Event(), asyncio.Event()
+
+    async def lost(_: Bundle) -> None:
+        lets_go.set()
+        await may_end.wait()
+
+    owner.on_lost.append(lost)
+    store = owner._store
+    assert isinstance(store, MemoryStore)
+    await owner.place(WHOLE, other.node_id)
+    released = asyncio.ensure_future(owner.release(WHOLE))
+    await lets_go.wait()
+    await store.lose_session()  # what it owned ends with it, and the other takes it
+    await until(lambda: WHOLE in other.mine())
+    may_end.set()
+    await released
+    told = await store.get(f"/namespace/{WHOLE}")
+    assert told is not None
+    assert other.owner_of(WHOLE) is not None
+    await until(lambda: owner.owner_of(WHOLE) == other.owner_of(WHOLE))
+
+
 async def test_a_claim_whose_answer_did_not_come_is_this_brokers_own(
     brokers: list[ClusterOwnership], monkeypatch: pytest.MonkeyPatch
 ) -> None:

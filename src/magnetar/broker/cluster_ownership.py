@@ -130,6 +130,8 @@ class ClusterOwnership(Ownership):
         self._owners: dict[str, Owned] = {}
         """By path, as the store has it; what is in it of this broker counts only while it is in ``_mine``."""
         self._mine: dict[Bundle, Owned] = {}
+        self._taken: dict[Bundle, int] = {}
+        """The version of a bundle's epoch, as it was when this broker took it last: another's taking makes it higher."""
         self._bounds: dict[str, tuple[Bundle, ...]] = {}
         """By namespace, once they are stored."""
         self._policies: dict[str, Stored] = {}
@@ -448,7 +450,7 @@ class ClusterOwnership(Ownership):
                 epoch = max(0 if stored is None else int(stored.value), self._epoch_of_one) + 1
                 version = MUST_NOT_EXIST if stored is None else stored.version
                 policies = f"{POLICIES}/{bundle.namespace}"
-                await self._store.commit([
+                _, taken, _ = await self._store.commit([
                     # Who has not heard yet that it was split must not take the whole beside its parts.
                     Check(policies, known.version),
                     Put(f"{EPOCHS}/{bundle}", str(epoch).encode(), version),
@@ -464,7 +466,7 @@ class ClusterOwnership(Ownership):
                 raise NotOwned(f"Namespace bundle {bundle}", None) from error
             if session is not self._store.session or session.id == 0:
                 return
-            self._mine[bundle] = Owned(self.node_id, epoch)
+            self._mine[bundle], self._taken[bundle] = Owned(self.node_id, epoch), taken
         for each in self.on_acquired:
             await each(bundle)
 
@@ -491,9 +493,13 @@ class ClusterOwnership(Ownership):
                 await self._forget_owner(bundle)
 
     async def _forget_owner(self, bundle: Bundle) -> None:
+        """Let nobody own a bundle, unless another has taken it since: to let go can take longer than a session."""
         try:
-            await self._store.commit([Delete(f"{OWNERS}/{bundle}", ANY)])
-        except NotFound:
+            await self._store.commit([
+                Check(f"{EPOCHS}/{bundle}", self._taken[bundle]),
+                Delete(f"{OWNERS}/{bundle}", ANY),
+            ])  # fmt: skip
+        except (NotFound, BadVersion):
             pass
         except MetadataError as error:
             _log.warning("bundle %s stays this broker's until its session ends: %s", bundle, error)
@@ -519,8 +525,9 @@ class ClusterOwnership(Ownership):
                 epoch = max([owned.epoch, *(int(each.value) for each in before if each is not None)]) + 1
                 whole = Put(f"{POLICIES}/{bundle.namespace}", json.dumps(content).encode(), policies.version)
                 owner = self._told_of_owner(epoch)
-                await self._cache.commit([
+                versions = await self._cache.commit([
                     whole,
+                    Check(f"{EPOCHS}/{bundle}", self._taken[bundle]),
                     Delete(f"{OWNERS}/{bundle}", ANY),
                     *(Put(f"{EPOCHS}/{each}", str(epoch).encode(), ANY) for each in parts),
                     *(Put(f"{OWNERS}/{each}", owner, MUST_NOT_EXIST, ephemeral=True) for each in parts),
@@ -531,8 +538,8 @@ class ClusterOwnership(Ownership):
                     await self._forget_owner(bundle)
             if session is not self._store.session or session.id == 0:
                 return
-            for each in parts:
-                self._mine[each] = Owned(self.node_id, epoch)
+            for each, version in zip(parts, versions[3:5], strict=True):
+                self._mine[each], self._taken[each] = Owned(self.node_id, epoch), version
         for each in parts:
             for got in self.on_acquired:
                 await got(each)
