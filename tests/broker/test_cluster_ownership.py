@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
 
 import pytest
 
 from magnetar.broker.cluster_ownership import BrokerIdTaken, ClusterOwnership
 from magnetar.broker.ownership import HASHES, Bundle, NotOwned
-from magnetar.metadata import MUST_NOT_EXIST, MetadataUncertain, Op, Put
+from magnetar.metadata import MUST_NOT_EXIST, Delete, MetadataUncertain, Op, Put
 from magnetar.metadata.memory import MemoryStore, MemoryTree
 
 NAMESPACE = "public/default"
@@ -170,6 +171,33 @@ async def test_who_lets_go_slowly_does_not_take_away_what_another_has_taken_sinc
     assert told is not None
     assert other.owner_of(WHOLE) is not None
     await until(lambda: owner.owner_of(WHOLE) == other.owner_of(WHOLE))
+
+
+@pytest.mark.parametrize("done", [False, True])
+async def test_what_was_taken_or_let_go_of_without_an_answer_is_owned_again(
+    brokers: list[ClusterOwnership], monkeypatch: pytest.MonkeyPatch, done: bool
+) -> None:
+    owner, other = owner_and_other(brokers)
+    path = f"/namespace/{WHOLE}"
+    unanswered = {Put: 0, Delete: 0}
+    for each in brokers:
+        store = each._store
+        assert isinstance(store, MemoryStore)
+
+        async def does_not_answer(ops: Sequence[Op], commit: Any = store.commit) -> Sequence[int]:
+            kinds = [type(op) for op in ops if op.path == path]
+            if not kinds or unanswered[kinds[0]] == 2:
+                return await commit(ops)
+            unanswered[kinds[0]] += 1
+            if done:
+                await commit(ops)
+            raise MetadataUncertain("the connection broke")
+
+        monkeypatch.setattr(store, "commit", does_not_answer)
+    await owner.place(WHOLE, other.node_id)
+    await owner.release(WHOLE)
+    await until(lambda: WHOLE in other.mine() and owner.owner_of(WHOLE) == other.owner_of(WHOLE))
+    assert unanswered == {Put: 2, Delete: 2}
 
 
 async def test_a_claim_whose_answer_did_not_come_is_this_brokers_own(

@@ -131,7 +131,7 @@ class ClusterOwnership(Ownership):
         """By path, as the store has it; what is in it of this broker counts only while it is in ``_mine``."""
         self._mine: dict[Bundle, Owned] = {}
         self._taken: dict[Bundle, int] = {}
-        """The version of a bundle's epoch, as it was when this broker took it last: another's taking makes it higher."""
+        """The version of a bundle's epoch when this broker took it last: another's taking makes it higher."""
         self._bounds: dict[str, tuple[Bundle, ...]] = {}
         """By namespace, once they are stored."""
         self._policies: dict[str, Stored] = {}
@@ -485,7 +485,6 @@ class ClusterOwnership(Ownership):
         async with self._locks.setdefault(bundle, asyncio.Lock()):
             if self._mine.pop(bundle, None) is None:
                 return
-            self._owners.pop(f"{OWNERS}/{bundle}", None)
             try:
                 for told in self.on_lost:
                     await told(bundle)
@@ -499,10 +498,32 @@ class ClusterOwnership(Ownership):
                 Check(f"{EPOCHS}/{bundle}", self._taken[bundle]),
                 Delete(f"{OWNERS}/{bundle}", ANY),
             ])  # fmt: skip
-        except (NotFound, BadVersion):
+        except BadVersion:  # another has it, or nobody has
             pass
         except MetadataError as error:
             _log.warning("bundle %s stays this broker's until its session ends: %s", bundle, error)
+
+    async def _forget_what_is_not_had(self) -> None:
+        """Let nobody own what says that this broker has it, and it has not: nobody else could take it in this session.
+
+        A commit that took a bundle, or let go of it, may have been done or not without this broker being told.
+        """
+        for path, owned in tuple(self._owners.items()):
+            bundle = self._bundle_at(path) if owned.node_id == self.node_id else None
+            if bundle is None or bundle in self._mine:
+                continue
+            lock = self._locks.setdefault(bundle, asyncio.Lock())
+            if lock.locked():  # it is being taken, or let go of
+                continue
+            async with lock:
+                epoch = await self._store.get(f"{EPOCHS}/{bundle}")
+                if bundle not in self._mine and epoch is not None and int(epoch.value) == owned.epoch:
+                    self._taken[bundle] = epoch.version
+                    await self._forget_owner(bundle)
+
+    def _bundle_at(self, path: str) -> Bundle | None:
+        namespace = path.removeprefix(f"{OWNERS}/").rpartition("/")[0]
+        return next((each for each in self.bundles(namespace) if path == f"{OWNERS}/{each}"), None)
 
     async def split(self, bundle: Bundle, at: int) -> None:
         async with self._locks.setdefault(bundle, asyncio.Lock()):
@@ -515,7 +536,6 @@ class ClusterOwnership(Ownership):
             named = [*map(boundary, bounds), boundary(HASHES)]
             content["bundles"] = {"boundaries": named, "numBundles": len(bounds)}
             del self._mine[bundle]
-            self._owners.pop(f"{OWNERS}/{bundle}", None)
             session, kept = self._store.session, False
             try:
                 for told in self.on_lost:
@@ -575,6 +595,7 @@ class ClusterOwnership(Ownership):
         while not self._is_closing:
             self._moved.clear()
             try:
+                await self._forget_what_is_not_had()
                 due = [
                     bundle
                     for namespace in list(self.namespaces())
