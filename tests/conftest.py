@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -39,6 +40,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Where nobody watches, what kills processes and waits for other people's clients may fail once: decision 158.
     """
+    if not has_java():
+        without = pytest.mark.skip(
+            reason="there is no Java here to run Spark on: apt-get install default-jre-headless"
+        )
+        for item in items:
+            if item.get_closest_marker("spark"):
+                item.add_marker(without)
     if os.environ.get("CI"):
         for item in items:
             marks = {mark.name for mark in item.iter_markers()}
@@ -50,6 +58,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         rank[item.path] = min(rank.get(item.path, 3), _rank({mark.name for mark in item.iter_markers()}))
     items.sort(key=lambda item: rank[item.path])
+
+
+def has_java() -> bool:
+    """Tell whether Spark finds a JVM to start, where it looks for one."""
+    return (
+        Path(os.environ.get("JAVA_HOME", "/nowhere"), "bin", "java").exists()
+        or shutil.which("java") is not None
+    )
 
 
 def pytest_collection_finish() -> None:

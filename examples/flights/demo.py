@@ -8,6 +8,7 @@ Run it again, and nothing doubles: a complete topic is not produced again, and t
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -37,6 +38,10 @@ def main() -> None:
         "--data", type=Path, default=Path("demo-data"), help="the broker's data directory, and the results'"
     )
     data = parser.parse_args().data.resolve()
+    if not has_java():
+        raise SystemExit(
+            "Spark makes the table and needs a Java runtime: apt-get install default-jre-headless"
+        )
     data.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     with broker(data) as address:
@@ -48,6 +53,12 @@ def main() -> None:
     show_how_to_go_on(data)
     if not same:
         raise SystemExit("table and topic differ")
+
+
+def has_java() -> bool:
+    """Tell whether Spark finds a JVM to start, where it looks for one."""
+    at_home = Path(os.environ.get("JAVA_HOME", "/nowhere"), "bin", "java")
+    return at_home.exists() or shutil.which("java") is not None
 
 
 def fill_topic(address: str, data: Path) -> str:

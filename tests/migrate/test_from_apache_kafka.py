@@ -6,6 +6,7 @@ Kafka's jars come from Maven, as for the benchmarks.
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -56,6 +57,9 @@ class Source(Kafka):
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    missing = [tool for tool in ("mvn", "java") if shutil.which(tool) is None]
+    if missing:
+        pytest.skip(f"Apache Kafka cannot be brought and run: there is no {', '.join(missing)}")
     with Source(tmp_path_factory.mktemp("kafka")) as running:
         yield running
 
