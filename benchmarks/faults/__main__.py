@@ -33,7 +33,7 @@ def main() -> None:
     if given.page:
         write()
         return
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that the servers end as well
+    signal.signal(signal.SIGTERM, _end)
     data = given.data or Path(tempfile.mkdtemp(prefix="faults-"))
     data.mkdir(parents=True, exist_ok=True)
     faults = [each for each in FAULTS if not given.only or any(part in each.name for part in given.only)]
@@ -44,6 +44,11 @@ def main() -> None:
     for each in outcome["violations"]:
         print("VIOLATION", each)
     sys.exit(bool(outcome["violations"]))
+
+
+def _end(*_: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not end what ends the servers
+    sys.exit("ended by SIGTERM")
 
 
 if __name__ == "__main__":

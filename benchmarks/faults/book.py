@@ -48,6 +48,8 @@ class Book:
         with self._lock:
             if len(self.violations) < 1000:
                 self.violations.append(f"{time.monotonic() - self.began:.1f} s: {what}")
+                if len(self.violations) <= 20:  # whoever watches can look before all is over
+                    print("VIOLATION", self.violations[-1], flush=True)
 
     def tell(self, flow: str, what: object) -> None:
         with self._lock:

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks.faults.house import House, HurtBroker
+from benchmarks.faults.house import Disk, House, HurtBroker, HurtCluster
+from benchmarks.faults.relay import Relay
 from tests.cluster.rest import ask, bundles
 
 Act = Callable[[House, random.Random], str]
@@ -24,6 +25,8 @@ class Fault:
     act: Act
     planned: bool = False
     """Whether it is what whoever runs brokers does, and not what befalls them."""
+    can: Callable[[House], bool] = lambda _: True
+    """Whether this machine has what it needs."""
 
 
 def _nothing(_: House, __: random.Random) -> str:
@@ -177,6 +180,108 @@ def _kill_both(house: House, dice: random.Random) -> str:
     return f"broker {broker.number} and bookie {number + 1}"
 
 
+def _part(seconds: float, brokers: int, bookies: int) -> Act:
+    """Have so many brokers and so many bookies not hear each other; both hear ZooKeeper and everybody else."""
+
+    def act(house: House, dice: random.Random) -> str:
+        some = dice.sample(house.brokers, brokers)
+        numbers = dice.sample(range(len(house.cluster.bookies)), bookies)
+        links = [broker.bookie_relays[number] for broker in some for number in numbers]
+        cuts = dice.random() < 0.5
+        for each in links:
+            each.cut() if cuts else each.hold()
+        time.sleep(seconds)
+        for each in links:
+            each.mend()
+        return f"brokers {[each.number for each in some]}, bookies {[number + 1 for number in numbers]}"
+
+    return act
+
+
+def _slow(links: Callable[[House, random.Random], list[Relay]], late_s: float) -> Act:
+    def act(house: House, dice: random.Random) -> str:
+        some = links(house, dice)
+        for each in some:
+            each.slow(late_s)
+        time.sleep(2 * AWAY_S)
+        for each in some:
+            each.mend()
+        return f"{len(some)} links"
+
+    return act
+
+
+def _to_bookie(house: House, dice: random.Random) -> list[Relay]:
+    number = dice.randrange(len(house.cluster.bookies))
+    return [each.bookie_relays[number] for each in house.brokers]
+
+
+def _to_broker(house: House, dice: random.Random) -> list[Relay]:
+    broker = dice.choice(house.brokers)
+    return [broker.relay, broker.pulsar_relay]
+
+
+def _to_zookeeper(house: House, _: random.Random) -> list[Relay]:
+    return [each.zookeeper_relay for each in house.brokers]
+
+
+def _part_bookie_from_zookeeper(house: House, dice: random.Random) -> str:
+    assert house.hurt is not None
+    number = dice.randrange(len(house.cluster.bookies))
+    relay = house.hurt.zookeeper_relays[number]
+    relay.cut() if dice.random() < 0.5 else relay.hold()
+    time.sleep(2 * AWAY_S)
+    relay.mend()
+    return f"bookie {number + 1}{_begin_again(house, number)}"
+
+
+def _fill(disks: Callable[[HurtCluster], list[Disk]]) -> Act:
+    def act(house: House, dice: random.Random) -> str:
+        assert house.hurt is not None
+        number = dice.randrange(len(house.cluster.bookies))
+        disk = disks(house.hurt)[number]
+        disk.fill()
+        time.sleep(2 * AWAY_S)
+        disk.empty()
+        return f"bookie {number + 1}{_begin_again(house, number)}"
+
+    return act
+
+
+def _begin_again(house: House, number: int) -> str:
+    """Start a bookie that ended by itself, as whoever supervises it would, and say so."""
+    time.sleep(1)
+    if not house.cluster.bookies[number].has_ended:
+        return ""
+    house.cluster.bookies[number].start()
+    return ", which ended itself"
+
+
+def _jump(house: House, dice: random.Random) -> str:
+    assert house.jumper is not None
+    far = dice.choice([-3600, -60, 60, 3600])
+    house.jumper.jump(far)
+    time.sleep(2 * AWAY_S)
+    house.jumper.jump(0)
+    return f"broker {house.jumper.number}, {far:+d} s"
+
+
+def _kill_clients(house: House, dice: random.Random) -> str:
+    client = dice.choice(house.clients)
+    client.kill()
+    return client.name
+
+
+def _has_disks(house: House) -> bool:
+    return house.hurt is not None and all(
+        each.is_there for each in (*house.hurt.journals, *house.hurt.ledgers)
+    )
+
+
+def _has_clock(house: House) -> bool:
+    return house.jumper is not None
+
+
 _SESSION = "its session"
 FAULTS = [
     Fault("nothing, to compare with", _nothing),
@@ -193,6 +298,18 @@ FAULTS = [
     Fault("kill -9 of ZooKeeper, started again after 1 s", _kill_zookeeper),
     Fault("a broker and ZooKeeper are parted for 1 s", _part_from_zookeeper(1)),
     Fault(f"a broker and ZooKeeper are parted for 6 s, more than {_SESSION}", _part_from_zookeeper(6)),
+    Fault("a broker and a bookie are parted for 6 s", _part(6, 1, 1)),
+    Fault("a broker and all bookies are parted for 6 s", _part(6, 1, 3)),
+    Fault("a bookie and all brokers are parted for 6 s", _part(6, 3, 1)),
+    Fault("a bookie and ZooKeeper are parted for 10 s, more than its session", _part_bookie_from_zookeeper),
+    Fault("a bookie is slow for 10 s: each read's worth of bytes is 0.1 s late", _slow(_to_bookie, 0.1)),
+    Fault("a broker is slow for 10 s, likewise", _slow(_to_broker, 0.1)),
+    Fault("ZooKeeper is slow for 10 s, likewise", _slow(_to_zookeeper, 0.1)),
+    Fault("a bookie's journal's disk is full for 10 s", _fill(lambda found: found.journals), can=_has_disks),
+    Fault("a bookie's ledgers' disk is full for 10 s", _fill(lambda found: found.ledgers), can=_has_disks),
+    Fault("a broker is killed and comes back without its disk", _restart_broker(HurtBroker.lose_disk)),
+    Fault("a broker's clock jumps by a minute or an hour, and back after 10 s", _jump, can=_has_clock),
+    Fault("kill -9 of a client that is a process of its own", _kill_clients),
     Fault("all connections to a broker are broken, three times", _break_connections),
     Fault("no byte to or from a broker for 3 s, then its connections are broken", _hold_clients),
     Fault("a bundle is unloaded", _unload, planned=True),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.faults.book import Book, Line
 
-NUMBERS, MONEY, COPIED = "numbers", "money", "copied"
+NUMBERS, MONEY, COPIED, LISTS, WORK = "numbers", "money", "copied", "lists", "work"
 PARTITIONS = 4
 MONEY_PARTITIONS = 2
+LISTS_PARTITIONS = 3
 PER_TRANSACTION = 3
 """Records of a transaction in each partition."""
 _PADDING = b" " * 100
@@ -96,50 +97,48 @@ class Numbers(Flow):
             self.book.violate(f"{NUMBERS}-{partition}: number {number} got offset {message.offset()}")
 
 
-class Money(Flow):
-    """Kafka's transactional producer; of four transactions it aborts one."""
+class Transactions(Flow):
+    """A transactional producer of Kafka's, and what became of each of its transactions."""
 
-    def __init__(self, servers: str, book: Book, seed: int) -> None:
-        super().__init__(book, "transactional producer")
+    def __init__(self, servers: str, book: Book, name: str, transactional_id: str, pulse: str) -> None:
+        super().__init__(book, name)
         self.outcomes: list[str] = []
-        """By number: committed, aborted, or either."""
-        self._random = random.Random(seed)
-        self._servers = servers
-        self._pulse = book.producing("transactions")
+        """By number: committed, aborted, or either, when nobody told."""
+        self._servers, self._id = servers, transactional_id
+        self._pulse = book.producing(pulse)
+        self._producer: Producer | None = None
 
-    def flow(self) -> None:
-        producer = self._made()
-        while not self.halt.is_set():
-            number = len(self.outcomes)
-            wanted = "aborted" if self._random.random() < 0.25 else "committed"
-            outcome = "aborted"
-            try:
-                producer.begin_transaction()
-                for each in range(PER_TRANSACTION):
-                    for partition in range(MONEY_PARTITIONS):
-                        producer.produce(MONEY, b"%d.%d" % (number, each), partition=partition)
-                producer.flush(SECONDS)
-                if wanted == "committed":
-                    outcome = "either"
-                    self._again(producer.commit_transaction)
-                else:
+    def transact(self, topic: str, records: Iterable[tuple[int, bytes]], wanted: str) -> None:
+        """Send values to partitions in one transaction, ``wanted`` to be committed or aborted; note what it became."""
+        if self._producer is None:
+            self._producer = self._made()
+        producer = self._producer
+        outcome = "aborted"
+        try:
+            producer.begin_transaction()
+            for partition, value in records:
+                producer.produce(topic, value, partition=partition)
+            producer.flush(SECONDS)
+            if wanted == "committed":
+                outcome = "either"
+                self._again(producer.commit_transaction)
+            else:
+                self._again(producer.abort_transaction)
+            outcome = wanted
+            self._pulse.beat()
+        except KafkaException as error:
+            self.book.tell(self.name, error.args[0].name())
+            aborts = error.args[0].txn_requires_abort()
+            if aborts:
+                try:
                     self._again(producer.abort_transaction)
-                outcome = wanted
-                self._pulse.beat()
-            except KafkaException as error:
-                self.book.tell(self.name, error.args[0].name())
-                aborts = error.args[0].txn_requires_abort()
-                if aborts:
-                    try:
-                        self._again(producer.abort_transaction)
-                        outcome = "aborted"
-                    except KafkaException as failed:
-                        self.book.tell(self.name, f"abort: {failed.args[0].name()}")
-                        aborts = False
-                if not aborts:
-                    producer = self._made()
-            self.outcomes.append(outcome)
-            self.halt.wait(4 * PAUSE_S)
+                    outcome = "aborted"
+                except KafkaException as failed:
+                    self.book.tell(self.name, f"abort: {failed.args[0].name()}")
+                    aborts = False
+            if not aborts:
+                self._producer = self._made()
+        self.outcomes.append(outcome)
 
     def _again(self, what: Callable[[float], Any]) -> None:
         """Do what can be tried again until it is done."""
@@ -155,10 +154,30 @@ class Money(Flow):
     def _made(self) -> Producer:
         settings = common(self._servers, self.book, self.name)
         made = Producer(
-            settings | {"transactional.id": "money", "linger.ms": 1, "transaction.timeout.ms": 60_000}
+            settings | {"transactional.id": self._id, "linger.ms": 1, "transaction.timeout.ms": 60_000}
         )
         self._again(made.init_transactions)
         return made
+
+
+class Money(Transactions):
+    """Kafka's transactional producer; of four transactions it aborts one."""
+
+    def __init__(self, servers: str, book: Book, seed: int) -> None:
+        super().__init__(servers, book, "transactional producer", "money", "transactions")
+        self._random = random.Random(seed)
+
+    def flow(self) -> None:
+        while not self.halt.is_set():
+            number = len(self.outcomes)
+            wanted = "aborted" if self._random.random() < 0.25 else "committed"
+            records = [
+                (partition, b"%d.%d" % (number, each))
+                for each in range(PER_TRANSACTION)
+                for partition in range(MONEY_PARTITIONS)
+            ]
+            self.transact(MONEY, records, wanted)
+            self.halt.wait(4 * PAUSE_S)
 
 
 class Sums:
@@ -369,7 +388,13 @@ def pulsar_client(address: str, log: Path) -> Any:
 def make_topics(servers: str) -> None:
     """Make Kafka's topics, and wait until all have leaders."""
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-    wanted = {NUMBERS: PARTITIONS, MONEY: MONEY_PARTITIONS, COPIED: PARTITIONS}
+    wanted = {
+        NUMBERS: PARTITIONS,
+        MONEY: MONEY_PARTITIONS,
+        COPIED: PARTITIONS,
+        LISTS: LISTS_PARTITIONS,
+        WORK: PARTITIONS,
+    }
     for topic, partitions in wanted.items():
         while topic not in admin.list_topics(timeout=10).topics:
             try:

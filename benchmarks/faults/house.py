@@ -1,32 +1,104 @@
-"""The cluster that is hurt: ZooKeeper, bookies and brokers on loopback, and relays before ZooKeeper and the brokers."""
+"""The cluster that is hurt: ZooKeeper, bookies and brokers on loopback, and relays between any two of them."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
+import socket
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, Protocol
 
-from benchmarks.faults.relay import Relays
+from benchmarks.faults.relay import Relay, Relays
 from tests.cluster.brokers import BrokerProcess
-from tests.cluster.servers import Cluster
+from tests.cluster.servers import Cluster, Server, bookie
 
 SESSION_MS = 2000
 """Of ZooKeeper's: a broker that is silent for longer loses what it owns."""
 HEAP = 96 << 20
+DISK_BYTES = 1 << 30
+"""Of each of a bookie's two disks; one takes as much memory as is on it."""
+LIBFAKETIME = "faketime/libfaketimeMT.so.1"
+"""Debian's package libfaketime has it, in a directory of /usr/lib for the machine's architecture."""
+SHARES_LOCK_MS = 5000
+_ALL_FLOWS = {
+    "transactionCoordinatorEnabled": "true",
+    "share.auto.offset.reset": "earliest",
+    "group.share.record.lock.duration.ms": SHARES_LOCK_MS,
+    "group.share.session.timeout.ms": 6000,
+    "group.share.heartbeat.interval.ms": 1000,
+    "group.share.delivery.count.limit": 10,
+}
+
+
+class Killable(Protocol):
+    """A client that is a process of its own, and that somebody starts again when it was killed."""
+
+    name: str
+
+    def kill(self) -> None: ...
+
+
+def faketime() -> Path | None:
+    """Return the library that moves a process's clock, if it is on this machine."""
+    return next(iter(sorted(Path("/usr/lib").glob(f"*/{LIBFAKETIME}"))), None)
+
+
+class Disk:
+    """A directory with a size of its own, which can be filled up: a tmpfs. It needs root."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.is_there = os.geteuid() == 0 and shutil.which("mount") is not None and self._mounts()
+
+    def _mounts(self) -> bool:
+        """Mount it; where even root may not, as in most containers, there is none."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        options = f"size={DISK_BYTES}"
+        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(self._directory)]
+        return subprocess.run(command, capture_output=True).returncode == 0
+
+    def fill(self) -> None:
+        """Let it have no room but for what is on it."""
+        found = os.statvfs(self._directory)
+        self._resize((found.f_blocks - found.f_bfree) * found.f_frsize)
+
+    def empty(self) -> None:
+        """Give it the room again that it had."""
+        self._resize(DISK_BYTES)
+
+    def _resize(self, size: int) -> None:
+        # What is written meanwhile makes the least size larger than the one that was just asked for.
+        command = ["mount", "-o", f"remount,size={max(size, 4096)}", str(self._directory)]
+        while subprocess.run(command, capture_output=True).returncode:
+            self.fill()
+            return
+
+    def unmount(self, *, keeps: bool) -> None:
+        """Give the memory back; who ``keeps`` what is on it finds that beside it."""
+        if self.is_there:
+            if keeps:
+                shutil.copytree(self._directory, self._directory.with_suffix(".kept"), dirs_exist_ok=True)
+            subprocess.run(["umount", "-l", str(self._directory)], check=True)
+            self.is_there = False
 
 
 class HurtBroker(BrokerProcess):
-    """A broker that clients and other brokers reach through relays, and that reaches ZooKeeper through one."""
+    """A broker that reaches ZooKeeper and each bookie through relays, and is reached through two."""
 
-    def __init__(
-        self, cluster: Cluster, directory: Path, number: int, relays: Relays, session_ms: int
-    ) -> None:
-        self._directory = directory
+    def __init__(self, house: House, number: int, session_ms: int) -> None:
+        cluster, self._directory = house.cluster, house.directory
         self._lives = 0
-        super().__init__(cluster, directory, number)
+        super().__init__(cluster, self._directory, number)
+        self.data = self._directory / f"data-{number}"
+        relays = house.relays
         self.relay = relays.add(self.kafka)
         self.pulsar_relay = relays.add(self.pulsar)
         self.zookeeper_relay = relays.add(cluster.zookeeper.port)
+        self.bookie_relays: list[Relay] = []
+        """By bookie. Where there are none, bookies are reached as they are."""
         hosts = f"127.0.0.1:{self.zookeeper_relay.port}"
         more = {
             "metadata.url": f"zk:{hosts}/house",
@@ -38,16 +110,62 @@ class HurtBroker(BrokerProcess):
             "broker.deduplication.enabled": "true",
             "load.shedding.enabled": "false",
         }
-        for name, value in more.items():
+        self._set(more)
+        self._environment = dict(os.environ)
+        self._clock: Path | None = None
+
+    def _set(self, settings: dict[str, Any]) -> None:
+        for name, value in settings.items():
             self._command += ["--set", f"{name}={value}"]
+
+    def is_parted_from_bookies(self, house: House) -> None:
+        """Have it reach bookies through relays, and serve all flows, from its next life on."""
+        self._set(_ALL_FLOWS)
+        names = []
+        for index, each in enumerate(house.cluster.bookies, 1):
+            address = f"127.1.{self.number}.{index}"
+            self.bookie_relays.append(house.relays.add(each.port, address, each.port))
+            names.append(f"{address} bookie-{index}")
+        hosts = _hosts(self._directory / f"broker-{self.number}.hosts", names)
+        self._environment["JAVA_TOOL_OPTIONS"] = hosts
+
+    def can_jump(self, library: Path) -> None:
+        """Have its clock be one that `jump` moves, from its next life on. What measures time that passes is left."""
+        self._clock = self._directory / f"broker-{self.number}.clock"
+        self.jump(0)
+        self._environment |= {  # its Java's and its Python's both
+            "LD_PRELOAD": str(library),
+            "FAKETIME_TIMESTAMP_FILE": str(self._clock),
+            "FAKETIME_CACHE_DURATION": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "DONT_FAKE_MONOTONIC": "1",
+            "FAKETIME_FORCE_MONOTONIC_FIX": "0",  # with it, Java's threads that wait for a time spin
+            "NO_FAKE_STAT": "1",
+        }
+
+    def jump(self, seconds: int) -> None:
+        """Have its clock be so far off. It sees that within a second."""
+        assert self._clock is not None
+        fresh = self._clock.with_suffix(".new")
+        fresh.write_text(f"{seconds:+d}\n")
+        fresh.replace(self._clock)
 
     def begin(self) -> subprocess.Popen[bytes]:
         self._lives += 1
         self.log = self._directory / f"broker-{self.number}.life-{self._lives}.log"
-        return super().begin()
+        with self.log.open("wb") as out:
+            self._process = subprocess.Popen(
+                self._command, stdout=out, stderr=subprocess.STDOUT, env=self._environment
+            )
+        return self._process
 
     def kill(self) -> None:
         self.end(signal.SIGKILL)
+
+    def lose_disk(self) -> None:
+        """Kill it, and let nothing be left of what it had on its disk."""
+        self.kill()
+        shutil.rmtree(self.data)
 
     @property
     def pid(self) -> int:
@@ -55,16 +173,64 @@ class HurtBroker(BrokerProcess):
         return self._process.pid
 
 
+def _hosts(file: Path, names: Sequence[str]) -> str:
+    """Return what has a JVM know hosts from a file alone: each broker finds a relay of its own where a bookie is."""
+    own = f"127.0.0.1 localhost {socket.gethostname()}"  # the latter is what Java asks itself for
+    file.write_text("\n".join([own, *names, ""]))
+    return f"-Djdk.net.hosts.file={file}"
+
+
+class HurtCluster(Cluster):
+    """Bookies that have names, disks of their own, and a relay each to ZooKeeper."""
+
+    def __init__(self, directory: Path, bookies: int, relays: Relays) -> None:
+        super().__init__(directory, 0)
+        self.journals: list[Disk] = []
+        self.ledgers: list[Disk] = []
+        self.zookeeper_relays: list[Relay] = []
+        names = [f"127.0.0.1 bookie-{number}" for number in range(1, bookies + 1)]
+        options = [_hosts(directory / "bookies.hosts", names)]
+        self._options = options
+        for number in range(1, bookies + 1):
+            place = directory / f"bookie-{number - 1}"
+            self.journals.append(Disk(place / "journal"))
+            self.ledgers.append(Disk(place / "ledgers"))
+            relay = relays.add(self.zookeeper.port)
+            self.zookeeper_relays.append(relay)
+            metadata = Server("ZooKeeper, through a relay", [], relay.port, place / "none")
+            self.bookies.append(
+                bookie(place, metadata, "diskCheckInterval=1000\n", options, address=f"bookie-{number}")
+            )
+
+    def unmount(self, *, keeps: bool) -> None:
+        for each in (*self.journals, *self.ledgers):
+            each.unmount(keeps=keeps)
+
+
 class House:
     """All of them. Use it with ``with``."""
 
     def __init__(
-        self, directory: Path, bookies: int = 3, brokers: int = 3, session_ms: int = SESSION_MS
+        self,
+        directory: Path,
+        bookies: int = 3,
+        brokers: int = 3,
+        session_ms: int = SESSION_MS,
+        *,
+        every_link: bool = False,
     ) -> None:
+        """``every_link`` puts relays before bookies as well, which cost some time, and gives those disks."""
         self.directory = directory
-        self.cluster = Cluster(directory, bookies)
+        directory.mkdir(parents=True, exist_ok=True)
         self.relays = Relays()
+        self.hurt = HurtCluster(directory, bookies, self.relays) if every_link else None
+        self.cluster: Cluster = self.hurt or Cluster(directory, bookies)
+        self.keeps = False
+        """Whether what is on bookies' disks is kept in the end."""
         self.brokers: list[HurtBroker] = []
+        self.clients: list[Killable] = []
+        self.jumper: HurtBroker | None = None
+        """The broker whose clock can jump, if there is what moves it."""
         self._count = brokers
         self._session_ms = session_ms
 
@@ -80,9 +246,14 @@ class House:
         try:
             self.cluster.start()
             self.brokers = [
-                HurtBroker(self.cluster, self.directory, number, self.relays, self._session_ms)
-                for number in range(1, self._count + 1)
+                HurtBroker(self, number, self._session_ms) for number in range(1, self._count + 1)
             ]
+            if self.hurt is not None:
+                for each in self.brokers:
+                    each.is_parted_from_bookies(self)
+                if (library := faketime()) is not None:
+                    self.jumper = self.brokers[-1]
+                    self.jumper.can_jump(library)
             for each in self.brokers:
                 each.start()
         except BaseException:
@@ -94,3 +265,5 @@ class House:
         for each in self.brokers:
             each.kill()
         self.cluster.kill()
+        if self.hurt is not None:
+            self.hurt.unmount(keeps=self.keeps)

@@ -1,4 +1,4 @@
-"""A relay of TCP between clients and a server: what passes through it can be cut, or held back."""
+"""A relay of TCP between clients and a server: what passes through it can be cut, held back, or made late."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Relays:
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True, name="relays").start()
 
-    def add(self, target: int) -> Relay:
-        """Return a relay to a port of loopback."""
+    def add(self, target: int, host: str = "127.0.0.1", port: int = 0) -> Relay:
+        """Return a relay to a port of 127.0.0.1, from a port (a free one, if it is 0) of an address of loopback."""
         made = Relay(self, target)
-        made.port = self.do(made.listen())
+        made.port = self.do(made.listen(host, port))
         return made
 
     def do(self, what: Coroutine[Any, Any, Any]) -> Any:
@@ -38,11 +38,12 @@ class Relay:
         self._flows = asyncio.Event()
         self._flows.set()
         self._refuses = False
+        self._late_s = 0.0
         self._open: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def listen(self) -> int:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+    async def listen(self, host: str, port: int) -> int:
+        self._server = await asyncio.start_server(self._serve, host, port)
         return int(self._server.sockets[0].getsockname()[1])
 
     def break_all(self) -> None:
@@ -58,9 +59,14 @@ class Relay:
         """Let no byte pass until `mend`, as a network does that drops all packets."""
         self._relays.do(self._hold())
 
+    def slow(self, seconds: float) -> None:
+        """Let each read's worth of bytes, either way, pass so much later than the one before, until `mend`."""
+        self._late_s = seconds
+
     def mend(self) -> None:
         """Let all pass again."""
         self._refuses = False
+        self._late_s = 0.0
         self._relays.do(self._mend())
 
     async def _break_all(self) -> None:
@@ -101,5 +107,7 @@ class Relay:
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(_CHUNK):
             await self._flows.wait()
+            if self._late_s:
+                await asyncio.sleep(self._late_s)
             writer.write(data)
             await writer.drain()

@@ -14,10 +14,20 @@ from typing import Any
 
 import pulsar
 
+from benchmarks.faults.appends import (
+    KafkaAppends,
+    KafkaReads,
+    Lists,
+    PulsarAppends,
+    PulsarReads,
+    topic_of,
+)
 from benchmarks.faults.book import Book
 from benchmarks.faults.faults import FAULTS, Fault
 from benchmarks.faults.flows import (
     COPIED,
+    LISTS,
+    LISTS_PARTITIONS,
     MONEY,
     MONEY_PARTITIONS,
     NUMBERS,
@@ -35,6 +45,7 @@ from benchmarks.faults.flows import (
     read_all,
 )
 from benchmarks.faults.house import SESSION_MS, House
+from benchmarks.faults.work import IN_FLIGHT_S, Crew, Work
 from tests.transactions.copying import Copier
 
 CALM_S = 6.0
@@ -55,12 +66,14 @@ class Run:
         seconds: float,
         faults: Kinds[Fault] = FAULTS,
         session_ms: int = SESSION_MS,
+        calm_s: float = CALM_S,
     ) -> None:
         """Each kind of ``faults`` is done at least once, and all of them in rounds until ``seconds`` have passed."""
         self._data = data
         self._seed = seed
         self._seconds = seconds
         self._session_ms = session_ms
+        self._calm_s = calm_s
         self._faults = list(faults)
         self._loads: list[float] = []
         self._book = Book()
@@ -68,8 +81,9 @@ class Run:
 
     def go(self) -> dict[str, Any]:
         """Do all of it; return what came of it, as JSON has it."""
-        with House(self._data, session_ms=self._session_ms) as house:
+        with House(self._data, session_ms=self._session_ms, every_link=True) as house:
             self._house = house
+            faults = [each for each in self._faults if each.can(house)]
             make_topics(house.bootstrap)
             self._begin()
             self._wait_for_all("the start")
@@ -78,11 +92,12 @@ class Run:
             round_: list[Fault] = []
             while time.monotonic() - began < self._seconds or round_ or not self._done:
                 if not round_:
-                    round_ = dice.sample(self._faults, len(self._faults))
+                    round_ = dice.sample(faults, len(faults))
                 self._hurt(round_.pop(), dice, began)
             lasted = time.monotonic() - began
             self._end()
             self._check()
+            house.keeps = bool(self._book.violations)
         return self._outcome(lasted)
 
     def _begin(self) -> None:
@@ -97,9 +112,29 @@ class Run:
         self._sequences = [
             Sequence(house.pulsar, book, number, log, batches=number % 2 == 1) for number in range(3)
         ]
-        self._producers: list[Flow] = [self._numbers, self._money, *self._sequences]
+        self._lists = Lists(book)
+        appenders = [
+            KafkaAppends(servers, self._lists, book, random.Random(self._seed + number), number)
+            for number in (1, 2)
+        ]
+        pulsars = PulsarAppends(
+            house.pulsar, self._lists, book, random.Random(self._seed), self._data / "pulsar-appender.log"
+        )
+        self._work, self._crew = Work(servers, book), Crew(servers, book)
+        house.clients = [self._crew, pulsars]
+        self._producers: list[Flow] = [
+            self._numbers,
+            self._money,
+            *self._sequences,
+            *appenders,
+            pulsars,
+            self._work,
+        ]
         self._readers: list[Flow] = [
-            Member(servers, self._numbers, self._sums, pulses, number) for number in (1, 2)
+            *(Member(servers, self._numbers, self._sums, pulses, number) for number in (1, 2)),
+            KafkaReads(servers, self._lists, book),
+            PulsarReads(house.pulsar, self._lists, book, log),
+            self._crew,
         ]
         self._seen: list[dict[int, Any]] = []
         for sequence in self._sequences:
@@ -169,7 +204,7 @@ class Run:
         self._loads.append(os.getloadavg()[0])
         acted = time.monotonic() - began - at
         self._wait_for_all(f"{fault.name} ({whom})")
-        time.sleep(CALM_S)
+        time.sleep(self._calm_s)
         done = {
             "fault": fault.name,
             "whom": whom,
@@ -199,6 +234,7 @@ class Run:
             time.sleep(0.2)
         for each in lacking:
             self._book.violate(each)
+        self._check_shares()
         self._check_copies()
         self._is_over.set()
         self._watch.join()
@@ -219,7 +255,8 @@ class Run:
                     found.append(
                         f"{sequence.line.name}: {name} has {count} of {len(sequence.line.acknowledged)}"
                     )
-        return found + self._sums.lacks()[:20]
+        found += self._crew.lacks(self._work.count)
+        return found + self._sums.lacks()[:20] + self._lists.lacks()[:20] + self._lists.behind()
 
     def _check(self) -> None:
         """Read all topics anew, and compare."""
@@ -235,6 +272,7 @@ class Run:
             if found[partition] != wanted[partition]:
                 book.violate(f"{NUMBERS}-{partition}: {_differs(found[partition], wanted[partition])}")
         self._check_money()
+        self._check_lists()
         for sequence in self._sequences:
             self._check_sequence(sequence)
 
@@ -270,13 +308,34 @@ class Run:
             if got != wanted:
                 self._book.violate(f"{MONEY}-{partition}: {_differs(got, wanted)}")
 
-    def _check_sequence(self, sequence: Sequence) -> None:
+    def _check_shares(self) -> None:
+        """Wait until locks are over, and all is acknowledged to somebody but for what nobody was told of."""
+        end = time.monotonic() + IN_FLIGHT_S
+        while self._crew.unacknowledged(self._work.count) and time.monotonic() < end:
+            time.sleep(0.2)
+
+    def _check_lists(self) -> None:
+        """Compare what is read anew, by both protocols, with what was read meanwhile."""
+        found = read_all(self._house.bootstrap, LISTS, LISTS_PARTITIONS, "read_committed")
+        for number, one in enumerate(self._lists.lists):
+            for protocol, values in (
+                ("Kafka", [value for _, value in found[number]]),
+                ("Pulsar", self._read_anew(topic_of(number))),
+            ):
+                if values != one:
+                    self._book.violate(f"{LISTS}-{number}, {protocol}: {_differs(values, one)}")
+
+    def _read_anew(self, topic: str) -> list[bytes]:
         client = pulsar_client(self._house.pulsar, self._data / "pulsar-clients.log")
-        reader = client.create_reader(sequence.topic, pulsar.MessageId.earliest)
+        reader = client.create_reader(topic, pulsar.MessageId.earliest)
         found = []
         while reader.has_message_available():
-            found.append(int(reader.read_next(30_000).data()))
+            found.append(reader.read_next(30_000).data())
         client.close()
+        return found
+
+    def _check_sequence(self, sequence: Sequence) -> None:
+        found = list(map(int, self._read_anew(sequence.topic)))
         wanted = list(range(len(sequence.line.acknowledged)))
         if found != wanted:
             self._book.violate(f"{sequence.line.name}: {_differs(found, wanted)}")
@@ -299,6 +358,12 @@ class Run:
                 "transactions": {each: outcomes.count(each) for each in ("committed", "aborted", "either")},
                 "of each transaction": PER_TRANSACTION * MONEY_PARTITIONS,
                 "copied exactly once": self._copied,
+                "lists": self._lists.counts(),
+                "share group": {
+                    "sent": self._work.count,
+                    "acknowledged": len(self._crew.shares.acknowledged),
+                    "came again in flight": self._crew.shares.came_late,
+                },
                 "of Pulsar's producers": sum(len(each.line.acknowledged) for each in self._sequences),
             },
         }

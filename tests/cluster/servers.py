@@ -94,6 +94,11 @@ class Server:
         assert self._process is not None
         self._process.send_signal(sent)
 
+    @property
+    def has_ended(self) -> bool:
+        """Tell whether it ended, by itself or otherwise."""
+        return self._process is None or self._process.poll() is not None
+
     def kill(self) -> None:
         """End it as a crash does."""
         if self._process is not None:
@@ -131,13 +136,17 @@ def bookie(
     options: Sequence[str] = (),
     *,
     session_ms: int = 4000,
+    address: str = "127.0.0.1",
 ) -> Server:
-    """Return a bookie that is not started yet. What it acknowledges is in the page cache only."""
+    """Return a bookie that is not started yet. What it acknowledges is in the page cache only.
+
+    ``address`` is what it is known by; it may be a name that Java's ``options`` make one of loopback.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     port = free_port()
     config = directory / "bookie.conf"
     config.write_text(
-        f"bookiePort={port}\nadvertisedAddress=127.0.0.1\nlisteningInterface=lo\nallowLoopback=true\n"
+        f"bookiePort={port}\nadvertisedAddress={address}\nlisteningInterface=lo\nallowLoopback=true\n"
         f"metadataServiceUri=zk+hierarchical://127.0.0.1:{metadata.port}/ledgers\nzkTimeout={session_ms}\n"
         f"journalDirectories={directory / 'journal'}\nledgerDirectories={directory / 'ledgers'}\n"
         "httpServerEnabled=false\njournalSyncData=false\njournalMaxGroupWaitMSec=0\nflushEntrylogBytes=0\n"

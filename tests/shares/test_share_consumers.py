@@ -72,6 +72,10 @@ class Worker:
         """What it was told is acknowledged."""
         return {number for _, numbers in self.acked for number in numbers}
 
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
     def kill(self) -> None:
         self.killed = time.monotonic()
         self._process.kill()

@@ -20,7 +20,14 @@ def main(bootstrap: str, group: str, topic: str) -> None:
     ended = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
     consumer = ShareConsumer(
-        {"bootstrap.servers": bootstrap, "group.id": group, "share.acknowledgement.mode": "explicit"}
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "share.acknowledgement.mode": "explicit",
+            # Otherwise librdkafka 2.16 waits for good for a coordinator that went from the list of brokers.
+            "metadata.recovery.strategy": "none",
+            "reconnect.backoff.max.ms": 500,
+        }
     )
     consumer.subscribe([topic])
     while not ended.is_set():
