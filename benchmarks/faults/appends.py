@@ -16,7 +16,7 @@ from collections.abc import Hashable, Sequence
 from pathlib import Path
 
 import pulsar
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from benchmarks.faults.book import Book
 from benchmarks.faults.flows import (
@@ -234,15 +234,21 @@ class KafkaReads(Flow):
             "group.id": "lists",
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
-            "auto.offset.reset": "error",
+            "auto.offset.reset": "error",  # who goes back by itself says nothing of why
         }
         consumer = Consumer(common(self._servers, self.book, self.name) | settings)
+        following = [0] * LISTS_PARTITIONS
         consumer.assign([TopicPartition(LISTS, each, 0) for each in range(LISTS_PARTITIONS)])
         while not self.halt.is_set():
             for message in consumer.consume(500, 0.1):
                 if message.error() is not None:
-                    self.book.tell(self.name, message.error().name())
-                elif self._lists.receive(self.name, message.partition(), message.value(), message.offset()):
+                    self.book.tell(self.name, f"{message.error().name()}: {message.error().str()}")
+                    if message.error().code() == KafkaError._AUTO_OFFSET_RESET:
+                        places = [TopicPartition(LISTS, each, at) for each, at in enumerate(following)]
+                        consumer.assign(places)
+                    continue
+                following[message.partition()] = message.offset() + 1
+                if self._lists.receive(self.name, message.partition(), message.value(), message.offset()):
                     self._pulse.beat()
         consumer.close()
 

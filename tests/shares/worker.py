@@ -27,6 +27,7 @@ def main(bootstrap: str, group: str, topic: str) -> None:
             # Otherwise librdkafka 2.16 waits for good for a coordinator that went from the list of brokers.
             "metadata.recovery.strategy": "none",
             "reconnect.backoff.max.ms": 500,
+            "log_level": 0,
         }
     )
     consumer.subscribe([topic])
