@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from tests.transactions.clients import COMMITTED, UNCOMMITTED, ends, make_topic, values
 from tests.transactions.pulsar_client import ASSIGN, Refused, Txn
@@ -179,6 +179,57 @@ def test_transactions_outlive_the_workers_that_have_their_topics_and_coordinator
     assert "Traceback" not in house.log.read_text()
 
 
+def test_a_reader_behind_a_transaction_of_pulsars_is_not_told_that_records_were_lost(tmp_path: Path) -> None:
+    """It tells the new leader the epoch of the last batch that it got, and that is the transaction's marker."""
+    with House(tmp_path / "data", 2, "--set", "transactionCoordinatorEnabled=true") as house:
+        make_topic(house.address, "in", 1)
+        with Routed(house) as client:
+            client.produce("in-partition-0", [b"before"])
+            for commits in (True, False):
+                txn = client.begin(0)
+                client.add_topic(txn, "in-partition-0")
+                client.produce("in-partition-0", [b"%d" % commits], txn)
+                client.end(txn, commit=commits)
+        _until(lambda: _is_decided(house.address, 0, "in"), [], 0)
+        reader = Consumer(
+            {
+                "bootstrap.servers": house.address,
+                "group.id": "reads",
+                "isolation.level": COMMITTED,
+                "auto.offset.reset": "error",
+                "enable.partition.eof": True,
+                "topic.metadata.refresh.interval.ms": 500,
+            }
+        )
+        reader.assign([TopicPartition("in", 0, 0)])
+        assert _read(reader) == [b"before", b"1"]  # and has come to the end, behind the second marker
+        worker = house.leaders("in")[0] + 1
+        house.until_again(worker, house.send(worker, signal.SIGKILL))
+        _until(lambda: house.leaders("in")[0] >= 0, [], 0)
+        producer = Producer({"bootstrap.servers": house.address})
+        producer.produce("in", b"behind")
+        assert producer.flush(SECONDS) == 0
+        assert _read(reader) == [b"behind"]
+        reader.close()
+
+
+def _read(reader: Consumer) -> list[bytes]:
+    """Return what comes until there is something, and then the end; an error is none of those."""
+    found: list[bytes] = []
+    until = time.monotonic() + SECONDS
+    while time.monotonic() < until:
+        for message in reader.consume(100, 0.2):
+            error = message.error()
+            if error is None:
+                found.append(message.value())
+            elif error.code() == KafkaError._PARTITION_EOF:
+                if found:
+                    return found
+            else:
+                assert error.code() != KafkaError._AUTO_OFFSET_RESET, error
+    raise AssertionError(f"only {found} came")
+
+
 def _settled(house: House) -> dict[str, dict[int, int]]:
     """Return who leads what once all workers have had their part for a while: one that comes takes some from others."""
     topics = ("in", "out", "__transaction_state")
@@ -258,8 +309,8 @@ def _read_all(client: Routed) -> list[bytes]:
     return seen
 
 
-def _is_decided(address: str, partition: int) -> bool:
-    return ends(address, "out", COMMITTED, partition) == ends(address, "out", UNCOMMITTED, partition)
+def _is_decided(address: str, partition: int, topic: str = "out") -> bool:
+    return ends(address, topic, COMMITTED, partition) == ends(address, topic, UNCOMMITTED, partition)
 
 
 def _until(done: object, movers: list[Mover], seed: int, pause_s: float = 0.1) -> None:

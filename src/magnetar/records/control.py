@@ -26,7 +26,13 @@ class ControlMarker(NamedTuple):
 
 
 def marker_batch(
-    producer_id: int, epoch: int, timestamp: int, *, committed: bool, coordinator_epoch: int
+    producer_id: int,
+    epoch: int,
+    timestamp: int,
+    *,
+    committed: bool,
+    coordinator_epoch: int,
+    leader_epoch: int = 0,
 ) -> bytes:
     """Return the control batch that ends a producer's transaction."""
     key = _KEY.pack(0, _COMMIT if committed else _ABORT)
@@ -36,6 +42,7 @@ def marker_batch(
         attributes=TRANSACTIONAL | CONTROL,
         producer_id=producer_id,
         producer_epoch=epoch,
+        leader_epoch=leader_epoch,
     )
 
 

@@ -14,6 +14,7 @@ from magnetar.records.batch import (
     HEADER_BYTES,
     LOG_APPEND_TIME,
     MAGIC,
+    NO_LEADER_EPOCH,
     TRANSACTIONAL,
     BatchHeader,
     batches,
@@ -162,6 +163,8 @@ def _control_batch(entry: Entry) -> bytes:
         metadata.publish_time,
         committed=metadata.marker_type == COMMIT_MARKER,
         coordinator_epoch=0,
+        # With an epoch, even 0, readers ask the next leader where it ended, and take what came behind for lost.
+        leader_epoch=NO_LEADER_EPOCH,
     )
     return bytes(with_offsets(memoryview(made), entry.base_offset))
 
@@ -207,7 +210,7 @@ def record_batch(entry: Entry, messages: int, records: Iterable[RawRecord]) -> b
     header = BatchHeader(
         base_offset=entry.broker.index - messages + 1,
         length=0,
-        partition_leader_epoch=-1,  # a message of Pulsar's does not say
+        partition_leader_epoch=NO_LEADER_EPOCH,  # a message of Pulsar's does not say
         magic=MAGIC,
         crc=0,
         attributes=attributes,
