@@ -14,7 +14,9 @@ from tests.cluster.rest import ask, bundles
 
 Act = Callable[[House, random.Random], str]
 AWAY_S = 5.0
-"""How long whoever was killed stays away: longer than a session."""
+"""How long a bookie that was killed stays away."""
+LESS, MORE, AWAY = 0.5, 3.0, 2.5
+"""Of a session: what does not end it, what does, and how long a broker that was killed stays away."""
 
 
 @dataclass(frozen=True)
@@ -34,22 +36,22 @@ def _nothing(_: House, __: random.Random) -> str:
     return "nobody"
 
 
-def _restart_broker(end: Callable[[HurtBroker], None], away_s: float = 0.0) -> Act:
+def _restart_broker(end: Callable[[HurtBroker], None], away: float = 0.0) -> Act:
     def act(house: House, dice: random.Random) -> str:
         broker = dice.choice(house.brokers)
         end(broker)
-        time.sleep(away_s)
+        time.sleep(away * house.session_s)
         broker.start()
         return f"broker {broker.number}"
 
     return act
 
 
-def _stop_broker(seconds: float) -> Act:
+def _stop_broker(sessions: float) -> Act:
     def act(house: House, dice: random.Random) -> str:
         broker = dice.choice(house.brokers)
         broker.send(signal.SIGSTOP)
-        time.sleep(seconds)
+        time.sleep(sessions * house.session_s)
         broker.send(signal.SIGCONT)
         return f"broker {broker.number}"
 
@@ -83,10 +85,10 @@ def _kill_bookies(house: House, _: random.Random) -> str:
     return "all bookies"
 
 
-def _stop_zookeeper(seconds: float) -> Act:
+def _stop_zookeeper(sessions: float) -> Act:
     def act(house: House, _: random.Random) -> str:
         house.cluster.zookeeper.send(signal.SIGSTOP)
-        time.sleep(seconds)
+        time.sleep(sessions * house.session_s)
         house.cluster.zookeeper.send(signal.SIGCONT)
         return "ZooKeeper"
 
@@ -100,11 +102,11 @@ def _kill_zookeeper(house: House, _: random.Random) -> str:
     return "ZooKeeper"
 
 
-def _part_from_zookeeper(seconds: float) -> Act:
+def _part_from_zookeeper(sessions: float) -> Act:
     def act(house: House, dice: random.Random) -> str:
         broker = dice.choice(house.brokers)
         broker.zookeeper_relay.cut() if dice.random() < 0.5 else broker.zookeeper_relay.hold()
-        time.sleep(seconds)
+        time.sleep(sessions * house.session_s)
         broker.zookeeper_relay.mend()
         return f"broker {broker.number}"
 
@@ -230,7 +232,7 @@ def _part_bookie_from_zookeeper(house: House, dice: random.Random) -> str:
     number = dice.randrange(len(house.cluster.bookies))
     relay = house.hurt.zookeeper_relays[number]
     relay.cut() if dice.random() < 0.5 else relay.hold()
-    time.sleep(2 * AWAY_S)
+    time.sleep(AWAY * house.hurt.bookies_session_s)
     relay.mend()
     return f"bookie {number + 1}{_begin_again(house, number)}"
 
@@ -282,26 +284,30 @@ def _has_clock(house: House) -> bool:
     return house.jumper is not None
 
 
-_SESSION = "its session"
 FAULTS = [
     Fault("nothing, to compare with", _nothing),
-    Fault("kill -9 of a broker, which is away for 5 s", _restart_broker(HurtBroker.kill, AWAY_S)),
+    Fault(
+        "kill -9 of a broker, which is away for two and a half sessions",
+        _restart_broker(HurtBroker.kill, AWAY),
+    ),
     Fault("kill -9 of a broker, started again at once", _restart_broker(HurtBroker.kill)),
-    Fault(f"a broker stands still (SIGSTOP) for 1 s, less than {_SESSION}", _stop_broker(1)),
-    Fault(f"a broker stands still for 6 s, more than {_SESSION}", _stop_broker(6)),
+    Fault("a broker stands still (SIGSTOP) for half its session", _stop_broker(LESS)),
+    Fault("a broker stands still for three times its session", _stop_broker(MORE)),
     Fault("kill -9 of a bookie, which is away for 5 s", _kill_bookie),
     Fault("a bookie stands still for 5 s", _stop_bookie),
     Fault("kill -9 of all bookies at once", _kill_bookies),
     Fault("kill -9 of a broker and of a bookie at once", _kill_both),
-    Fault("ZooKeeper stands still for 1 s", _stop_zookeeper(1)),
-    Fault("ZooKeeper stands still for 6 s, more than sessions last", _stop_zookeeper(6)),
+    Fault("ZooKeeper stands still for half a session", _stop_zookeeper(LESS)),
+    Fault("ZooKeeper stands still for three times as long as sessions last", _stop_zookeeper(MORE)),
     Fault("kill -9 of ZooKeeper, started again after 1 s", _kill_zookeeper),
-    Fault("a broker and ZooKeeper are parted for 1 s", _part_from_zookeeper(1)),
-    Fault(f"a broker and ZooKeeper are parted for 6 s, more than {_SESSION}", _part_from_zookeeper(6)),
+    Fault("a broker and ZooKeeper are parted for half its session", _part_from_zookeeper(LESS)),
+    Fault("a broker and ZooKeeper are parted for three times its session", _part_from_zookeeper(MORE)),
     Fault("a broker and a bookie are parted for 6 s", _part(6, 1, 1)),
     Fault("a broker and all bookies are parted for 6 s", _part(6, 1, 3)),
     Fault("a bookie and all brokers are parted for 6 s", _part(6, 3, 1)),
-    Fault("a bookie and ZooKeeper are parted for 10 s, more than its session", _part_bookie_from_zookeeper),
+    Fault(
+        "a bookie and ZooKeeper are parted for two and a half of its sessions", _part_bookie_from_zookeeper
+    ),
     Fault("a bookie is slow for 10 s: each read's worth of bytes is 0.1 s late", _slow(_to_bookie, 0.1)),
     Fault("a broker is slow for 10 s, likewise", _slow(_to_broker, 0.1)),
     Fault("ZooKeeper is slow for 10 s, likewise", _slow(_to_zookeeper, 0.1)),

@@ -183,8 +183,10 @@ def _hosts(file: Path, names: Sequence[str]) -> str:
 class HurtCluster(Cluster):
     """Bookies that have names, disks of their own, and a relay each to ZooKeeper."""
 
-    def __init__(self, directory: Path, bookies: int, relays: Relays) -> None:
+    def __init__(self, directory: Path, bookies: int, relays: Relays, session_ms: int) -> None:
         super().__init__(directory, 0)
+        bookies_ms = max(4000, session_ms)
+        self.bookies_session_s = bookies_ms / 1000
         self.journals: list[Disk] = []
         self.ledgers: list[Disk] = []
         self.zookeeper_relays: list[Relay] = []
@@ -199,7 +201,14 @@ class HurtCluster(Cluster):
             self.zookeeper_relays.append(relay)
             metadata = Server("ZooKeeper, through a relay", [], relay.port, place / "none")
             self.bookies.append(
-                bookie(place, metadata, "diskCheckInterval=1000\n", options, address=f"bookie-{number}")
+                bookie(
+                    place,
+                    metadata,
+                    "diskCheckInterval=1000\n",
+                    options,
+                    session_ms=bookies_ms,
+                    address=f"bookie-{number}",
+                )
             )
 
     def unmount(self, *, keeps: bool) -> None:
@@ -223,7 +232,7 @@ class House:
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
         self.relays = Relays()
-        self.hurt = HurtCluster(directory, bookies, self.relays) if every_link else None
+        self.hurt = HurtCluster(directory, bookies, self.relays, session_ms) if every_link else None
         self.cluster: Cluster = self.hurt or Cluster(directory, bookies)
         self.keeps = False
         """Whether what is on bookies' disks is kept in the end."""
@@ -233,6 +242,8 @@ class House:
         """The broker whose clock can jump, if there is what moves it."""
         self._count = brokers
         self._session_ms = session_ms
+        self.session_s = session_ms / 1000
+        """Of a broker with ZooKeeper."""
 
     @property
     def bootstrap(self) -> str:

@@ -53,6 +53,8 @@ CALM_S = 6.0
 STANDSTILL_S = 45.0
 """After which whoever supervises the copier begins another."""
 PATIENCE_S = 120.0
+"""What has not come within so many seconds of the end is lost; who stands still for longer before that is told of."""
+STUCK_S = 600.0
 """All streams must go on within so many seconds, or that is a violation."""
 
 
@@ -160,13 +162,19 @@ class Run:
             each for each in self._book.pulses if each is not self._copying
         ]  # it may hang, and is replaced
         before = [each.count for each in pulses]
-        end = time.monotonic() + PATIENCE_S
+        began, is_told = time.monotonic(), False
         while True:
             still = [each.name for each, count in zip(pulses, before, strict=True) if each.count == count]
             if not still:
                 return
-            if time.monotonic() > end:
-                self._book.violate(f"after {what}, these do not go on within {PATIENCE_S:.0f} s: {still}")
+            waited = time.monotonic() - began
+            if waited > PATIENCE_S and not is_told:
+                is_told = True
+                print(f"{PATIENCE_S:.0f} s after {what}, these stand still: {still}", flush=True)
+                for each in still:
+                    self._book.tell(each, f"stood still for more than {PATIENCE_S:.0f} s")
+            if waited > STUCK_S:
+                self._book.violate(f"after {what}, these do not go on within {STUCK_S:.0f} s: {still}")
                 return
             time.sleep(0.05)
 

@@ -19,7 +19,7 @@ from tests.cluster.servers import class_path
 
 SHORT = (
     "kill -9 of a broker and of a bookie",
-    "a broker and ZooKeeper are parted for 6 s",
+    "a broker and ZooKeeper are parted for three",
     "a bundle is moved",
     "a broker and all bookies are parted",
     "a bookie is slow",

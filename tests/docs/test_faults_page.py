@@ -13,7 +13,7 @@ def test_the_page_of_faults_has_the_figures_of_its_json() -> None:
 
 def test_what_is_found_and_what_misses_a_bar_is_in_bold() -> None:
     kept = json.loads(page.RESULTS.read_text())
-    kill = "kill -9 of a broker, which is away for 5 s"
+    kill = "kill -9 of a broker, which is away for two and a half sessions"
     seconds = {"numbers-0": 3.1, "transactions": 9.0, "sequence-0": 1.0}
     fault = {"fault": kill, "produced_again_s": seconds, "consumed_again_s": seconds}
     told = page.text(kept | {"faults": [fault, fault], "violations": ["1.0 s: numbers-0: a gap"]})
