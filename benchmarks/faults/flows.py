@@ -22,7 +22,7 @@ LISTS_PARTITIONS = 3
 PER_TRANSACTION = 3
 """Records of a transaction in each partition."""
 _PADDING = b" " * 100
-PAUSE_S = 0.05
+PAUSE_S = 0.1
 SECONDS = 60
 
 

@@ -155,7 +155,11 @@ class HurtBroker(BrokerProcess):
         self.log = self._directory / f"broker-{self.number}.life-{self._lives}.log"
         with self.log.open("wb") as out:
             self._process = subprocess.Popen(
-                self._command, stdout=out, stderr=subprocess.STDOUT, env=self._environment
+                self._command,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env=self._environment,
+                start_new_session=True,  # as a daemon has one; Linux shares processors out by sessions
             )
         return self._process
 

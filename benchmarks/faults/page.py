@@ -105,7 +105,7 @@ def _both(seconds: Iterable[float]) -> str:
 def _table(faults: list[dict[str, Any]]) -> str:
     rows = [
         "## What each cost\n\nSeconds of the longest silence of the worst of all streams, from before the fault until "
-        "after it: median / longest. A transaction comes each 0.2 s, other records each 0.05 s.\n\n"
+        "after it: median / longest. A transaction comes each 0.4 s, other records each 0.1 s.\n\n"
         f"| fault | times | {' | '.join(title for title, _, _ in _COLUMNS)} |\n"
         f"|---|---:|{'---:|' * len(_COLUMNS)}\n"
     ]
@@ -122,7 +122,7 @@ def _bars(faults: list[dict[str, Any]]) -> str:
         each for each in faults if each["fault"].startswith(("a bundle is unloaded", "a bundle is moved"))
     ]
     rows = [
-        "## The bars\n\nThe worst of the streams that send each 0.05 s.\n\n"
+        "## The bars\n\nThe worst of the streams that send each 0.1 s.\n\n"
         "| | bar, s | Kafka, median / longest | Pulsar, median / longest |\n|---|---:|---:|---:|\n"
     ]
     for what, bar, some in (
