@@ -20,8 +20,8 @@ SESSION_MS = 2000
 HEAP = 96 << 20
 DISK_BYTES = 1 << 30
 """Of each of a bookie's two disks; one takes as much memory as is on it."""
-LIBFAKETIME = "faketime/libfaketimeMT.so.1"
-"""Debian's package libfaketime has it, in a directory of /usr/lib for the machine's architecture."""
+_CLOCK = Path(__file__).with_name("clock.c")
+_CLOCK_BYTES = 16
 SHARES_LOCK_MS = 5000
 _ALL_FLOWS = {
     "transactionCoordinatorEnabled": "true",
@@ -41,9 +41,13 @@ class Killable(Protocol):
     def kill(self) -> None: ...
 
 
-def faketime() -> Path | None:
-    """Return the library that moves a process's clock, if it is on this machine."""
-    return next(iter(sorted(Path("/usr/lib").glob(f"*/{LIBFAKETIME}"))), None)
+def movable_clock(directory: Path) -> Path | None:
+    """Return the library that moves a process's clock, made there, if there is a compiler on this machine."""
+    made = directory / "clock.so"
+    command = ["cc", "-shared", "-fPIC", "-O1", "-o", str(made), str(_CLOCK), "-ldl"]
+    if shutil.which("cc") is None or subprocess.run(command, capture_output=True).returncode:
+        return None
+    return made
 
 
 class Disk:
@@ -132,23 +136,15 @@ class HurtBroker(BrokerProcess):
     def can_jump(self, library: Path) -> None:
         """Have its clock be one that `jump` moves, from its next life on. What measures time that passes is left."""
         self._clock = self._directory / f"broker-{self.number}.clock"
-        self.jump(0)
-        self._environment |= {  # its Java's and its Python's both
-            "LD_PRELOAD": str(library),
-            "FAKETIME_TIMESTAMP_FILE": str(self._clock),
-            "FAKETIME_CACHE_DURATION": "1",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            "DONT_FAKE_MONOTONIC": "1",
-            "FAKETIME_FORCE_MONOTONIC_FIX": "0",  # with it, Java's threads that wait for a time spin
-            "NO_FAKE_STAT": "1",
-        }
+        self._clock.write_bytes(bytes(_CLOCK_BYTES))
+        # Its Java's and its Python's both.
+        self._environment |= {"LD_PRELOAD": str(library), "MOVED_CLOCK": str(self._clock)}
 
     def jump(self, seconds: int) -> None:
-        """Have its clock be so far off. It sees that within a second."""
+        """Have its clock be so far off."""
         assert self._clock is not None
-        fresh = self._clock.with_suffix(".new")
-        fresh.write_text(f"{seconds:+d}\n")
-        fresh.replace(self._clock)
+        with self._clock.open("r+b") as file:  # it is mapped
+            file.write(b"%d" % seconds + bytes(_CLOCK_BYTES - len(b"%d" % seconds)))
 
     def begin(self) -> subprocess.Popen[bytes]:
         self._lives += 1
@@ -266,7 +262,7 @@ class House:
             if self.hurt is not None:
                 for each in self.brokers:
                     each.is_parted_from_bookies(self)
-                if (library := faketime()) is not None:
+                if (library := movable_clock(self.directory)) is not None:
                     self.jumper = self.brokers[-1]
                     self.jumper.can_jump(library)
             for each in self.brokers:

@@ -84,7 +84,8 @@ def _named(wanted: str) -> Callable[[str], bool]:
 
 
 def _worst(fault: dict[str, Any], key: str, wanted: Callable[[str], bool]) -> float:
-    return max((seconds for name, seconds in fault[key].items() if wanted(name)), default=0.0)
+    """Return -1 where there was no such stream."""
+    return max((seconds for name, seconds in fault[key].items() if wanted(name)), default=-1.0)
 
 
 _COLUMNS: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
@@ -99,6 +100,8 @@ _COLUMNS: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
 
 def _both(seconds: Iterable[float]) -> str:
     each = list(seconds)
+    if min(each) < 0:
+        return "-"
     return f"{median(each):.2f} / {max(each):.2f}"
 
 

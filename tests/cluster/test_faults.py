@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +16,7 @@ from benchmarks.faults.appends import Lists
 from benchmarks.faults.book import Book, Line
 from benchmarks.faults.faults import FAULTS
 from benchmarks.faults.flows import MONEY_PARTITIONS, PER_TRANSACTION, Money, Sums
+from benchmarks.faults.house import movable_clock
 from benchmarks.faults.page import text
 from benchmarks.faults.run import Run
 from benchmarks.faults.work import IN_FLIGHT_S, Shares
@@ -44,7 +49,7 @@ def test_nothing_acknowledged_is_lost_or_doubled_by_faults(tmp_path: Path) -> No
     assert outcome["records"]["lists"]["committed"] > 50
     assert outcome["records"]["share group"]["acknowledged"] > 500
     done = {each["fault"] for each in outcome["faults"]}
-    # A container may not mount a disk that can be filled, and libfaketime is a package of Debian's.
+    # A container may not mount a disk that can be filled, and there may be no compiler for a clock that jumps.
     assert len(SHORT) - 2 <= len(done) <= len(SHORT)
     assert "**None** lost" in text(outcome)
 
@@ -66,6 +71,25 @@ def test_a_line_finds_what_is_lost_doubled_or_out_of_order() -> None:
         "a gap",
         "number 4 is acknowledged after 2",
     ]
+
+
+def test_a_clock_jumps_and_what_measures_time_that_passes_does_not(tmp_path: Path) -> None:
+    library = movable_clock(tmp_path)
+    if library is None:
+        pytest.skip("there is no compiler here")
+    moved = tmp_path / "clock"
+    moved.write_bytes(b"-3600".ljust(16, b"\0"))
+    says = (
+        "import time, datetime; before = time.monotonic(); time.sleep(0.05); after = time.monotonic(); "
+        "print(time.time(), time.time_ns() / 1e9, datetime.datetime.now().timestamp(), after - before, after)"
+    )
+    environment = os.environ | {"LD_PRELOAD": str(library), "MOVED_CLOCK": str(moved)}
+    began = time.time()
+    told = subprocess.run([sys.executable, "-c", says], env=environment, capture_output=True, check=True)
+    *wall, slept, passed = map(float, told.stdout.split())
+    assert all(began - 3600 <= each <= time.time() - 3600 for each in wall)
+    assert slept >= 0.05
+    assert passed <= time.monotonic()
 
 
 def test_lists_find_what_was_aborted_twice_out_of_order_torn_or_different_for_others() -> None:
