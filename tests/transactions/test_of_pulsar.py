@@ -145,6 +145,21 @@ def test_nothing_is_written_to_a_transaction_that_is_over_or_does_not_have_the_t
     assert client.values(client.subscribe(topic), 1) == [b"in time"]
 
 
+def test_a_batch_that_is_refused_is_named_by_its_highest_sequence_id(client: Client, topic: str) -> None:
+    """By the lowest one Pulsar's Java client does not know it, and sends it again and again."""
+    txn = client.begin()
+    client.add_topic(txn, topic)
+    client.produce(topic, [b"in time"], txn)
+    client.end(txn)
+    command = send(client._producer(topic), 7)
+    command.send.highest_sequence_id = 9
+    command.send.txnid_most_bits, command.send.txnid_least_bits = txn
+    client.send(frame(command, entry(b"late", sequence_id=7)))
+    answer = client._hear_but_messages()
+    assert (answer.type, answer.send_error.error) == (BaseCommand.SEND_ERROR, ServerError.NotAllowedError)
+    assert answer.send_error.sequence_id == 9
+
+
 def test_a_message_whose_command_alone_names_its_transaction_is_of_it_all_the_same(
     broker: BrokerProcess, client: Client, topic: str
 ) -> None:

@@ -314,7 +314,8 @@ def _refused(command: CommandSend, error: BaseException) -> bytes:
     answer = BaseCommand(type=BaseCommand.SEND_ERROR)
     refused = answer.send_error
     refused.producer_id = command.producer_id
-    refused.sequence_id = command.sequence_id
+    # By the highest one clients know a batch.
+    refused.sequence_id = max(command.highest_sequence_id, command.sequence_id)
     refused.error = code_for(error)
     refused.message = str(error)
     return encode.frame(answer)
