@@ -9,9 +9,10 @@
     /magnetar/bundle-unloads/TENANT/NAMESPACE/RANGE   somebody wants the owner to let go of it
 
 A bundle is taken by one commit, with its next epoch. Whose it is to be is said by a hash of bundle and broker, so
-brokers that see the same ones alive agree without a word, and what a dead one leaves is spread over all others; by
-load the leader places single bundles elsewhere (`magnetar.broker.load_balancing`), as long as that broker lives. A
-broker whose session is lost owns nothing from that moment on, before ZooKeeper lets others have it.
+brokers that see the same ones alive agree without a word, and what a dead one leaves is spread over all others; by load
+the leader places single bundles elsewhere (`magnetar.broker.load_balancing`), as long as that broker lives, and so does
+the one that the hash says, of a bundle that nobody has had yet (`magnetar.broker.load_placement`). A broker whose
+session is lost owns nothing from that moment on, before ZooKeeper lets others have it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import asyncio
 import json
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from itertools import islice, pairwise
@@ -31,6 +33,7 @@ from magnetar.broker.bundle_epochs import EPOCHS, highest_of_one
 from magnetar.broker.cluster_settings import ClusterSettings
 from magnetar.broker.errors import BrokerError
 from magnetar.broker.listeners import Endpoint
+from magnetar.broker.load_placement import BrokerScore, least_loaded
 from magnetar.broker.ownership import HASHES, BrokerInfo, Bundle, NotOwned, Owned, Ownership, boundary
 from magnetar.broker.settings import Settings
 from magnetar.broker.slices import batched
@@ -430,13 +433,17 @@ class ClusterOwnership(Ownership):
                 raise NotOwned(f"Namespace bundle {bundle}", owner)
             if self._is_closing or not self._serves:
                 raise NotOwned(f"Namespace bundle {bundle}", None)
-            if self._meant_for(bundle) == self.node_id or asyncio.get_running_loop().time() > end:
-                await self._take(bundle)
+            is_late = asyncio.get_running_loop().time() > end
+            if self._meant_for(bundle) == self.node_id or is_late:
+                await self._take(bundle, whoever=is_late)
             else:
                 await asyncio.sleep(0.05)
 
-    async def _take(self, bundle: Bundle) -> None:
-        """Own a bundle unless another broker is quicker."""
+    async def _take(self, bundle: Bundle, *, whoever: bool = False) -> None:
+        """Own a bundle unless another broker is quicker, or has less to do and nobody has had it yet.
+
+        ``whoever``: own it all the same; the one that it was meant for did not come.
+        """
         async with self._locks.setdefault(bundle, asyncio.Lock()):
             if self.owner_of(bundle) is not None or self._is_closing:
                 return
@@ -447,6 +454,10 @@ class ClusterOwnership(Ownership):
                 if known is None or bundle not in self.bundles(bundle.namespace):
                     raise NotOwned(f"Namespace bundle {bundle}", None)
                 stored = await self._store.get(f"{EPOCHS}/{bundle}")
+                if stored is None and not whoever and (other := self._less_loaded(bundle)) != self.node_id:
+                    _log.info("new bundle %s is for broker %d, which has less to do", bundle, other)
+                    await self.place(bundle, other)
+                    return
                 epoch = max(0 if stored is None else int(stored.value), self._epoch_of_one) + 1
                 version = MUST_NOT_EXIST if stored is None else stored.version
                 policies = f"{POLICIES}/{bundle.namespace}"
@@ -469,6 +480,23 @@ class ClusterOwnership(Ownership):
             self._mine[bundle], self._taken[bundle] = Owned(self.node_id, epoch), taken
         for each in self.on_acquired:
             await each(bundle)
+
+    def _less_loaded(self, bundle: Bundle) -> int:
+        """Return the broker that is to have a bundle which is new, and which this one would take."""
+        if str(bundle) in self._placements:
+            return self.node_id  # that has been decided
+        has = Counter(each.node_id for each in self._owners.values())
+        has[self.node_id] = len(self._mine)
+        placed = Counter(
+            self._placements[each] for each in self._placements if f"{OWNERS}/{each}" not in self._owners
+        )
+        scores = [
+            BrokerScore.of(
+                each.node_id, self.loads.get(each.node_id, {}), has[each.node_id] + placed[each.node_id]
+            )
+            for each in self._living()
+        ]
+        return least_loaded(self.node_id, [each for each in scores if each is not None])
 
     def _told_of_owner(self, epoch: int) -> bytes:
         """Return what is kept of this broker as an owner; what Pulsar's say of theirs, for its tools, too."""

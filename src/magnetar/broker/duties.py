@@ -7,12 +7,16 @@ from collections.abc import Callable
 from magnetar.broker.cleaner import Cleaner
 from magnetar.broker.compaction_monitor import CompactionMonitor
 from magnetar.broker.core import Broker
+from magnetar.broker.left_open import LeftOpen
 from magnetar.broker.retention import Retention
 from magnetar.ledger.port import wall_clock_ms
 
 
 class Duties:
-    """Retention, the log cleaner, compaction past a threshold, and limits of backlogs. Ended with `Background`."""
+    """Retention, the log cleaner, compaction past a threshold, limits of backlogs, and what dead brokers left open.
+
+    Ended with `Background`.
+    """
 
     def __init__(self, broker: Broker, clock: Callable[[], int] = wall_clock_ms) -> None:
         self.retention = Retention(broker, clock)
@@ -26,6 +30,7 @@ class Duties:
         self.retention.start()
         self.cleaner.start()
         self.compaction_monitor.start()
+        self._broker.events.bundle_acquired.append(LeftOpen(self._broker).acquired)
         self._broker.offloading.start()
         self._broker.backlogs.start(self._broker.background)
         security = self._broker.settings.security

@@ -424,6 +424,10 @@ class LedgerEngine(ABC):
     async def summaries(self, name: str) -> list[LedgerSummary]:
         """Return the ledgers of a managed ledger, open or not, without opening it; none if there is no such one."""
 
+    async def left_open(self, names: Sequence[str]) -> list[str]:
+        """Return which of these were not closed by whoever wrote them last, as far as that makes opening them slow."""
+        return []
+
     @abstractmethod
     def opened(self) -> list[ManagedLedger]:
         """Return the managed ledgers that are open now."""

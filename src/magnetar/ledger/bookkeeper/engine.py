@@ -22,7 +22,7 @@ from magnetar.ledger.bookkeeper.tail import Tail
 from magnetar.ledger.bookkeeper.tiering import GRACE_MS
 from magnetar.ledger.compaction_workers import CompactionWorkers
 from magnetar.ledger.cursor_keeper import CursorKeeper
-from magnetar.ledger.errors import LedgerError, metadata_failed
+from magnetar.ledger.errors import LedgerCorrupt, LedgerError, metadata_failed
 from magnetar.ledger.files.tiering import delete_doomed, doomed_objects
 from magnetar.ledger.info import ManagedLedgerInfo, decode_info, path_of
 from magnetar.ledger.kept_cursors import ledger_of
@@ -211,6 +211,20 @@ class BookKeeperEngine(LedgerEngine):
     async def summaries(self, name: str) -> list[LedgerSummary]:
         log = self._logs.get(name)
         return log.ledgers() if log is not None else (await self._stored(name)).readable()
+
+    async def left_open(self, names: Sequence[str]) -> list[str]:
+        try:
+            nodes = await self.metadata.get_many([path_of(each) for each in names])
+        except MetadataError as error:
+            raise metadata_failed(error) from error
+        found = []
+        for name, stored in zip(names, nodes, strict=True):
+            if stored is not None and name not in self._logs:
+                with suppress(LedgerCorrupt):  # whoever opens it is told
+                    ledgers = decode_info(stored.value, name=name).ledgers
+                    if ledgers and not ledgers[-1].sealed:
+                        found.append(name)
+        return found
 
     async def _stored(self, name: str) -> ManagedLedgerInfo:
         try:
