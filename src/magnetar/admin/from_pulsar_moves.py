@@ -133,7 +133,7 @@ async def _connected(
     store = await ZooKeeperStore.open(address.hosts, address.root, session_seconds=_SESSION_S)
     try:
         quorums = await _quorums(store, ledgers.hosts, ledgers.root)
-        await asyncio.to_thread(_quiet_jvm, jars)
+        await asyncio.to_thread(quiet_jvm, jars)
         bookies = Bookies(ledgers.hosts, ledgers.root, jars, quorums=quorums)
         await bookies.connect()
         try:
@@ -146,7 +146,7 @@ async def _connected(
         await store.close()
 
 
-def _quiet_jvm(jars: list[Path]) -> None:
+def quiet_jvm(jars: list[Path]) -> None:
     """Start the JVM, and have BookKeeper's client say errors only: the command says the rest."""
     start_jvm(jars, _JVM_BYTES, _JVM_BYTES)
     level = jpype.JClass("org.apache.logging.log4j.Level").ERROR

@@ -71,7 +71,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What ``verify`` looked at and found. ``live`` says that a broker had the directory open."""
+    """What ``verify`` looked at and found. ``live`` says that a broker had the directory open.
+
+    ``data`` is the directory, or where the metadata of a cluster are.
+    """
 
     data: str
     live: bool
@@ -80,6 +83,8 @@ class Report:
     entries: int
     bytes: int
     findings: tuple[Finding, ...]
+    open: int = 0
+    """Ledgers of a cluster that are open, and were left out."""
 
     @property
     def is_whole(self) -> bool:

@@ -3,58 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from magnetar.admin.errors import Invalid
+from magnetar.cli.cluster_place import Bookkeeper, ClientConfig, Config, Metadata, place_of
 from magnetar.cli.options import Json
 from magnetar.cli.output import give, pairs, table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from magnetar.admin.cluster_doctor import Diagnosis, Expected
+    from magnetar.admin.cluster_doctor import Diagnosis
     from magnetar.admin.cluster_state import ClusterState
 
 app = typer.Typer(help="Look at a cluster of brokers, and at what is wrong with it.", no_args_is_help=True)
-
-Config = Annotated[
-    Path | None,
-    typer.Option(exists=True, dir_okay=False, help="A broker's file, which says where the cluster is."),
-]
-Metadata = Annotated[
-    str | None,
-    typer.Option(
-        envvar="MAGNETAR_METADATA",
-        metavar="URL",
-        help="Where the metadata are, as metadataStoreUrl has it: zk:HOST:PORT,HOST:PORT/PATH.",
-    ),
-]
-Bookkeeper = Annotated[
-    str | None,
-    typer.Option(metavar="URL", help="Where bookies are known, as bookkeeperMetadataServiceUri has it."),
-]
-
-ClientConfig = Annotated[
-    Path | None,
-    typer.Option(
-        envvar="MAGNETAR_METADATA_CONFIG",
-        exists=True,
-        dir_okay=False,
-        help="ZooKeeper's client properties for TLS and logins, as metadataStoreConfigPath has them.",
-    ),
-]
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    metadata: str
-    bookkeeper: str
-    client_config: str
-    expected: Expected
 
 
 @app.command()
@@ -68,7 +31,7 @@ def status(
     """Show brokers and what they have, bookies, and ZooKeeper. Reads ZooKeeper itself, so no broker has to answer."""
     from magnetar.admin.cluster_state import look
 
-    place = _place(config, metadata, bookkeeper, metadata_config)
+    place = place_of(config, metadata, bookkeeper, metadata_config)
     give(look(place.metadata, place.bookkeeper, place.client_config), _shown, as_json=json)
 
 
@@ -87,53 +50,11 @@ def doctor(
     from magnetar.admin.cluster_doctor import diagnose
     from magnetar.admin.cluster_state import look
 
-    place = _place(config, metadata, bookkeeper, metadata_config)
+    place = place_of(config, metadata, bookkeeper, metadata_config)
     found = diagnose(look(place.metadata, place.bookkeeper, place.client_config), place.expected)
     give(found, _told, as_json=json)
     if not found.is_well:
         raise typer.Exit(1)
-
-
-def _place(
-    config: Path | None, metadata: str | None, bookkeeper: str | None, client_config: Path | None
-) -> _Place:
-    from magnetar.admin.cluster_doctor import Expected
-
-    if config is None:
-        if metadata is None:
-            raise Invalid(
-                "nothing says which cluster", "Name it with --metadata zk:HOST:PORT/PATH or --config FILE."
-            )
-        return _Place(_as_zookeepers(metadata), bookkeeper or "", str(client_config or ""), Expected())
-    from magnetar.broker import setting_sources
-    from magnetar.broker.cluster_settings import ClusterSettings
-    from magnetar.broker.errors import BrokerError
-    from magnetar.cli.broker import cluster_of
-
-    try:
-        named = setting_sources.read_properties(config)
-        settings = setting_sources.load(config, cluster_of(named), parts=(ClusterSettings,)).settings
-    except BrokerError as error:
-        raise Invalid(str(error)) from error
-    cluster, node = settings.of(ClusterSettings), settings.node
-    url = metadata or node.metadata_url
-    if not url.startswith("zk:"):
-        raise Invalid(f"{config} names no cluster", "Set metadataStoreUrl=zk:HOST:PORT/PATH there.")
-    advertised = named.get("advertisedAddress", "")
-    address = f"{advertised}:{named.get('webServicePort', '8080')}" if advertised else None
-    has_number = {"node.id", "broker.id", "brokerId"} & set(named)
-    expected = Expected(
-        cluster.cluster_name if "clusterName" in named or "cluster.name" in named else None,
-        node.node_id if has_number else -1,
-        address,
-        cluster.bookkeeper_ensemble_size,
-    )
-    secured = str(client_config or cluster.metadata_config_path)
-    return _Place(_as_zookeepers(url), bookkeeper or cluster.bookkeeper_metadata_url, secured, expected)
-
-
-def _as_zookeepers(url: str) -> str:
-    return url if url.startswith("zk:") else f"zk:{url}"
 
 
 def _shown(state: ClusterState) -> Iterator[RenderableType]:

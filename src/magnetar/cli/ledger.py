@@ -1,4 +1,4 @@
-"""``magnetar ledger``: the files that hold a partition; look at them, check them, mend them."""
+"""``magnetar ledger``: the files or the ledgers on bookies that hold a partition; look at them, check and mend them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from magnetar.admin.errors import Invalid, Unreachable
 from magnetar.admin.ledgers_of import HERE, PartitionLedgers
 from magnetar.admin.partition_name import parse_place
 from magnetar.admin.whereabouts import way_to_ask
+from magnetar.cli.cluster_place import Bookkeeper, ClientConfig, Config, Metadata, place_of
 from magnetar.cli.options import (
     DEFAULT_BOOTSTRAP,
     Admin,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from magnetar.admin.ledgers import Finding, Report
+    from magnetar.admin.ledgers_cluster import ClusterPlace
     from magnetar.admin.ledgers_dump import Dump, DumpedLedger
     from magnetar.admin.ledgers_repair import Repair
 
@@ -54,17 +56,40 @@ def list_(
 Directory = Annotated[
     Path, typer.Option("--data", exists=True, file_okay=False, help="The broker's data directory.")
 ]
+AnyDirectory = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        exists=True,
+        file_okay=False,
+        help="The broker's data directory. Without it a cluster is meant.",
+    ),
+]
 
 
 @app.command()
-def verify(data: Directory, json: Json = False) -> None:
-    """Check every byte of a data directory; beside a running broker, all that it has finished.
+def verify(
+    data: AnyDirectory = None,
+    config: Config = None,
+    metadata: Metadata = None,
+    bookkeeper: Bookkeeper = None,
+    metadata_config: ClientConfig = None,
+    json: Json = False,
+) -> None:
+    """Check every byte of a data directory, or every copy on a cluster's bookies; beside brokers, what they finished.
 
-    Ends with 1 if anything is damaged.
+    Ends with 1 if anything is damaged: of a cluster, if no copy is whole.
     """
-    from magnetar.admin.ledgers import verify as verify_directory
+    cluster = _cluster(data, config, metadata, bookkeeper, metadata_config)
+    if cluster is not None:
+        from magnetar.admin.ledgers_cluster import verify_cluster
 
-    report = verify_directory(data)
+        report = verify_cluster(cluster)
+    else:
+        from magnetar.admin.ledgers import verify as verify_directory
+
+        assert data is not None
+        report = verify_directory(data)
     give(report, _verified, as_json=json)
     raise typer.Exit(0 if report.is_whole else 1)
 
@@ -97,25 +122,61 @@ def dump(
 
 @app.command()
 def repair(
-    data: Directory,
+    data: AnyDirectory = None,
+    config: Config = None,
+    metadata: Metadata = None,
+    bookkeeper: Bookkeeper = None,
+    metadata_config: ClientConfig = None,
     drop_damaged: Annotated[
         bool, typer.Option("--drop-damaged", help="Give up what is damaged, and keep all that is whole.")
     ] = False,
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Mend the data directory of a stopped broker; nothing is given up without --drop-damaged.
+    """Mend the data directory of a stopped broker, or copies on a cluster's bookies from others that are whole.
 
-    Ends with 1 if anything is still damaged.
+    Nothing is given up without --drop-damaged, which a cluster's brokers have to be ended for. Ends with 1 if anything
+    is still damaged.
     """
-    if drop_damaged:
-        confirm(f"Give up the damaged entries in {data} for good?", yes=yes)
     from magnetar.admin.ledgers import Gravity
-    from magnetar.admin.ledgers_repair import repair as repair_directory
 
-    done = repair_directory(data, drop_damaged=drop_damaged)
+    cluster = _cluster(data, config, metadata, bookkeeper, metadata_config)
+    if drop_damaged:
+        where = data if cluster is None else cluster.metadata
+        confirm(f"Give up the damaged entries in {where} for good?", yes=yes)
+    if cluster is not None:
+        from magnetar.admin.ledgers_cluster_repair import repair_cluster
+
+        done = repair_cluster(cluster, drop_damaged=drop_damaged)
+    else:
+        from magnetar.admin.ledgers_repair import repair as repair_directory
+
+        assert data is not None
+        done = repair_directory(data, drop_damaged=drop_damaged)
     give(done, _repaired, as_json=json)
     raise typer.Exit(1 if any(each.gravity is Gravity.damage for each in done.left) else 0)
+
+
+def _cluster(
+    data: Path | None,
+    config: Path | None,
+    metadata: str | None,
+    bookkeeper: str | None,
+    metadata_config: Path | None,
+) -> ClusterPlace | None:
+    """Return the cluster that is meant, None for a data directory."""
+    if data is not None:
+        if config is not None:
+            raise Invalid("--data is one broker's, --config a cluster's", "Leave out one of them.")
+        return None
+    if config is None and metadata is None:
+        raise Invalid(
+            "verify or mend what?", "Name --data DIRECTORY, --config FILE or --metadata zk:HOST:PORT/PATH."
+        )
+    from magnetar.admin.ledgers_cluster import ClusterPlace
+
+    found = place_of(config, metadata, bookkeeper, metadata_config)
+    return ClusterPlace(found.metadata, found.bookkeeper, found.client_config, found.tls, found.password)
 
 
 def _ledgers(way: Way, topic: str, partition: int) -> PartitionLedgers:
@@ -170,7 +231,9 @@ def _verified(report: Report) -> Iterator[RenderableType]:
             ("read", size(report.bytes)),
         ]
     )
-    if report.live:
+    if report.open:
+        yield f"{report.open} ledgers are open, being written or left so by a broker that died: they were left out"
+    elif report.live:
         yield "a broker is running: what it is writing now was left out"
     yield from _findings(report.findings)
     yield "all of it is what was written" if report.is_whole else "DAMAGED"

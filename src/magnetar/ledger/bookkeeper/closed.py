@@ -6,6 +6,8 @@ client's (`magnetar.ledger.bookkeeper.bookies`). BookKeeper's protocol, version 
     question  4 length, 1 version (2), 1 operation (2: read an entry), 2 flags, 8 ledger id, 8 entry id
     answer    4 length, 1 version, 1 operation, 2 flags, 4 code, 8 ledger id, 8 entry id, then what is stored:
     stored    8 ledger id, 8 entry id, 8 last add confirmed, 8 length so far, a digest of these and the entry, the entry
+    keep      4 length, 1 version, 1 operation (1: keep an entry), 2 flags (2: though the ledger is fenced), 20 the key
+              (SHA-1 of "ledger" and the ledger's password), stored; answered as above, with nothing stored
 
 The digest is CRC32C (4 bytes), CRC32 (8), or none; ledgers with a MAC need a password and are refused. Where a ledger's
 entries lie is in ZooKeeper, as a protobuf message behind a line of text (LedgerMetadataFormat).
@@ -13,6 +15,7 @@ entries lie is in ZooKeeper, as a protobuf message behind a line of text (Ledger
 
 from __future__ import annotations
 
+import hashlib
 import socket
 import ssl
 import struct
@@ -35,8 +38,11 @@ _LENGTH = struct.Struct(">i")
 _QUESTION = struct.Struct(">iBBhqq")
 _ANSWER = struct.Struct(">BBhiqq")
 _STORED = struct.Struct(">qqqq")
-_VERSION, _READ = 2, 2
-_OK, _NO_LEDGER, _NO_ENTRY = 0, 1, 2
+_KEPT = struct.Struct(">iBBh20s")
+_NOTHING = memoryview(b"")
+_VERSION, _KEEP, _READ = 2, 1, 2
+_RECOVERS = 2  # the flag of whoever copies what a ledger has: it may be fenced
+_OK, _NO_LEDGER, _NO_ENTRY, _UNREADABLE = 0, 1, 2, 101
 _METADATA = b"BookieMetadataFormatVersion\t"
 _DELIMITED = b"BookieMetadataFormatVersion\t3\n"
 _CLOSED = 3
@@ -122,13 +128,28 @@ def decode_metadata(ledger_id: int, data: bytes) -> ClosedLedger | None:
     return found
 
 
+class EntryCopy(NamedTuple):
+    """One bookie's copy of an entry."""
+
+    bookie: str
+    stored: memoryview
+    """All that the bookie keeps of it; empty where it has none that is whole."""
+    error: LedgerError | None
+    """What is wrong with it."""
+
+
+def entry_in(ledger: ClosedLedger, stored: memoryview) -> memoryview:
+    """Return the entry in what a bookie keeps of it."""
+    return stored[_STORED.size + _DIGEST_BYTES[ledger.digest] :]
+
+
 class BookieConnections:
     """Connections to bookies, made when they are first needed. For one thread."""
 
     def __init__(self, tls: BookieTls | None = None) -> None:
         self._tls = None if tls is None else tls.context()
         self._open: dict[str, _Bookie] = {}
-        self._failed: set[str] = set()
+        self._failed: dict[str, BookieUnreachable] = {}
 
     def close(self) -> None:
         """Close them."""
@@ -160,6 +181,44 @@ class BookieConnections:
         """Return one entry."""
         return next(self.entries(ledger, entry_id, entry_id + 1))
 
+    def copies(self, ledger: ClosedLedger, first: int, end: int) -> Iterator[list[EntryCopy]]:
+        """Yield what every bookie that is to have an entry has of it, for each in ``[first, end)``."""
+        asked: deque[tuple[int, list[str]]] = deque()
+        following = first
+        while following < end or asked:
+            while following < end and len(asked) < _AHEAD:
+                places = ledger.bookies_of(following)
+                for place in places:
+                    self._ask_one(ledger, following, place)
+                asked.append((following, places))
+                following += 1
+            entry_id, places = asked.popleft()
+            yield [self._copy(ledger, entry_id, place) for place in places]
+
+    def _ask_one(self, ledger: ClosedLedger, entry_id: int, place: str) -> None:
+        if place not in self._failed:
+            try:
+                self._connect(place).ask(ledger.ledger_id, entry_id)
+            except BookieUnreachable as error:
+                self._give_up(place, error)
+
+    def _copy(self, ledger: ClosedLedger, entry_id: int, place: str) -> EntryCopy:
+        try:
+            if place in self._failed:
+                raise self._failed[place]
+            stored = self._connect(place).answer(ledger.ledger_id, entry_id)
+            _checked(ledger, entry_id, stored)
+        except BookieUnreachable as error:
+            self._give_up(place, error)
+            return EntryCopy(place, _NOTHING, error)
+        except LedgerError as error:
+            return EntryCopy(place, _NOTHING, error)
+        return EntryCopy(place, stored, None)
+
+    def put_copy(self, place: str, stored: memoryview, password: bytes) -> None:
+        """Have a bookie keep another one's copy of an entry; raise ``LedgerError``."""
+        self._connect(place).keep(stored, hashlib.sha1(b"ledger" + password).digest())
+
     def _ask(self, ledger: ClosedLedger, entry_id: int) -> _Bookie | None:
         """Ask the first bookie that can be reached; None if the next one has to be tried when the answer is due."""
         for place in ledger.bookies_of(entry_id):
@@ -168,8 +227,8 @@ class BookieConnections:
                     bookie = self._connect(place)
                     bookie.ask(ledger.ledger_id, entry_id)
                     return bookie
-                except BookieUnreachable:
-                    self._give_up(place)
+                except BookieUnreachable as error:
+                    self._give_up(place, error)
         return None
 
     def _answered(self, ledger: ClosedLedger, entry_id: int, bookie: _Bookie | None) -> memoryview:
@@ -179,7 +238,7 @@ class BookieConnections:
                 return _checked(ledger, entry_id, bookie.answer(ledger.ledger_id, entry_id))
             except BookieUnreachable as error:
                 whys.append(error)
-                self._give_up(bookie.place)
+                self._give_up(bookie.place, error)
             except LedgerError as error:
                 whys.append(error)
         for place in ledger.bookies_of(entry_id):
@@ -191,7 +250,7 @@ class BookieConnections:
                 return _checked(ledger, entry_id, other.answer(ledger.ledger_id, entry_id))
             except BookieUnreachable as error:
                 whys.append(error)
-                self._give_up(place)
+                self._give_up(place, error)
             except LedgerError as error:
                 whys.append(error)
         raise type(whys[-1])(f"entry {entry_id} of ledger {ledger.ledger_id}: {'; '.join(map(str, whys))}")
@@ -201,8 +260,8 @@ class BookieConnections:
             self._open[place] = _Bookie(place, self._tls)
         return self._open[place]
 
-    def _give_up(self, place: str) -> None:
-        self._failed.add(place)
+    def _give_up(self, place: str, why: BookieUnreachable) -> None:
+        self._failed[place] = why
         gone = self._open.pop(place, None)
         if gone is not None:
             gone.close()
@@ -273,13 +332,29 @@ class _Bookie:
             except (OSError, ValueError, struct.error) as error:
                 raise BookieUnreachable(f"the connection to bookie {self.place} broke: {error}") from None
         code, stored = self._came.pop((ledger_id, entry_id))
+        if code == _UNREADABLE:
+            raise LedgerCorrupt(f"bookie {self.place} cannot read entry {entry_id} of ledger {ledger_id}")
         if code in (_NO_LEDGER, _NO_ENTRY):
             raise LedgerNotFound(f"bookie {self.place} has no entry {entry_id} of ledger {ledger_id}")
         if code != _OK:
             raise BookieUnreachable(f"bookie {self.place} answers with code {code}")
         return stored
 
-    def _read(self) -> None:
+    def keep(self, stored: memoryview, key: bytes) -> None:
+        """Send an entry to be kept, and wait until it is."""
+        ledger_id, entry_id = _STORED.unpack_from(stored)[:2]
+        head = _KEPT.pack(_KEPT.size - 4 + len(stored), _VERSION, _KEEP, _RECOVERS, key)
+        try:
+            self._socket.sendall(head + bytes(stored))
+            while (ledger_id, entry_id) not in self._came:
+                self._read(_KEEP)
+        except (OSError, ValueError, struct.error) as error:
+            raise BookieUnreachable(f"the connection to bookie {self.place} broke: {error}") from None
+        code, _ = self._came.pop((ledger_id, entry_id))
+        if code != _OK:
+            raise LedgerError(f"bookie {self.place} does not keep it: it answers with code {code}")
+
+    def _read(self, due: int = _READ) -> None:
         (size,) = _LENGTH.unpack(self._stream.read(_LENGTH.size))
         if not _ANSWER.size <= size <= _MAX_ANSWER_BYTES:
             raise ValueError(f"it announces {size} bytes")
@@ -287,7 +362,7 @@ class _Bookie:
         if len(data) < size:
             raise ValueError("it hung up amid an answer")
         version, operation, _, code, ledger_id, entry_id = _ANSWER.unpack_from(data)
-        if version != _VERSION or operation != _READ:
+        if version != _VERSION or operation != due:
             raise ValueError(f"it speaks version {version}, operation {operation}")
         self._came[ledger_id, entry_id] = code, data[_ANSWER.size :]
 

@@ -166,7 +166,7 @@ async def _settle(
                 raise type(error)(f"managed ledger {name}: {error}") from error
         if ledger.entries or ledger.compacted:
             settled.append(ledger)
-            next_offset = ledger.last_offset + 1
+            next_offset = max(next_offset, ledger.last_offset + 1)  # a repair may have given up what was last
         else:
             left.append(ledger.ledger_id)
             next_offset = max(next_offset, ledger.first_offset)

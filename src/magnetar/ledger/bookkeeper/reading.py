@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from magnetar.ledger.bookkeeper.tail import Tail
 from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
 from magnetar.ledger.values import StoredEntry
-from magnetar.records.entry import last_offset
+from magnetar.records.entry import decode_entry, last_offset
 from magnetar.records.errors import EntryCorrupt
 
 _EVERY = 16  # entries between two points of a ledger that is written here
@@ -21,6 +21,7 @@ _NEAR = 32  # entries that are read rather than halved
 _MOST = 4096  # points
 _MAX_ENTRIES = 500  # with one question
 _CHUNK = 1 << 20
+_DAMAGE = LedgerCorrupt, LedgerNotFound
 UNKNOWN_BEFORE = 1 << 62
 """As time of a point: what lies before it was not looked at."""
 
@@ -99,13 +100,25 @@ class BookieReader:
         found: list[StoredEntry] = []
         size = 0
         await self.ready()
-        async for entry in self.since(await self._entry_of(offset), max_bytes):
-            if entry.last_offset < offset:
-                continue
-            size += len(entry.data)
-            if entry.last_offset >= up_to or (found and size > max_bytes):
-                break
-            found.append(entry)
+        at = await self._entry_of(offset)
+        while True:
+            try:
+                async for entry in self.since(at, max_bytes):
+                    at = entry.entry_id + 1
+                    if entry.last_offset < offset:
+                        continue
+                    size += len(entry.data)
+                    if entry.last_offset >= up_to or (found and size > max_bytes):
+                        break
+                    found.append(entry)
+            except _DAMAGE:
+                if not found:  # what is whole before it is given first
+                    behind = await self._whole_from(at + 1, self.entries)
+                    if decode_entry(behind.data).base_offset > offset:
+                        raise
+                    at = behind.entry_id  # what is damaged lies before the one that is asked for
+                    continue
+            break
         if found:
             self.points.add(found[-1].entry_id + 1, found[-1].last_offset + 1)
         return found
@@ -134,7 +147,13 @@ class BookieReader:
             return found
         usual = max(1, self.size // max(1, self.entries))
         count = max(1, min(_MAX_ENTRIES, max_bytes // usual, self.entries - entry_id))
-        return await self._read(entry_id, entry_id + count - 1)
+        while True:
+            try:
+                return await self._read(entry_id, entry_id + count - 1)
+            except _DAMAGE:  # of one of them: what is before that is whole
+                if count == 1:
+                    raise
+                count //= 2
 
     async def _read(self, first: int, last: int) -> list[StoredEntry]:
         rows = await self._ask(first, last)
@@ -167,10 +186,21 @@ class BookieReader:
         low, high = self.points.around(offset, self.entries)
         while high - low > _NEAR:
             middle = (low + high) // 2
-            entry = await self.at(middle)
-            self.points.add(middle + 1, entry.last_offset + 1)
+            entry = await self._whole_from(middle, high)
+            self.points.add(entry.entry_id + 1, entry.last_offset + 1)
             if entry.last_offset < offset:
-                low = middle + 1
+                low = entry.entry_id + 1
+            elif entry.entry_id > middle and decode_entry(entry.data).base_offset <= offset:
+                return entry.entry_id
             else:
                 high = middle
         return low
+
+    async def _whole_from(self, entry_id: int, end: int) -> StoredEntry:
+        """Return the first entry from one on that can be read: some that are damaged hide no others."""
+        for each in range(entry_id, min(entry_id + _NEAR, end) - 1):
+            try:
+                return await self.at(each)
+            except _DAMAGE:
+                continue
+        return await self.at(min(entry_id + _NEAR, end) - 1)
