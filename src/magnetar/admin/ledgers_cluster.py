@@ -308,9 +308,6 @@ class ClusterLedgers:
     async def _look_at_ledger(
         self, log: ClusterLog, summary: LedgerSummary, has_offsets: bool, tally: _Tally
     ) -> None:
-        give_up = (
-            f"'{REPAIR} --drop-damaged' gives up offsets {summary.first_offset} to {summary.last_offset}"
-        )
         lost = {"first_offset": summary.first_offset, "last_offset": summary.last_offset}
         try:
             is_known, closed = await self.closed(summary.ledger_id)
@@ -319,7 +316,7 @@ class ClusterLedgers:
             return
         if not is_known:
             what = "the ledger is gone: BookKeeper's metadata know nothing of it"
-            do = f"restore its node in ZooKeeper from a backup, or {give_up}"
+            do = "restore its node in ZooKeeper from a backup"
             self._say(tally, Gravity.damage, log, summary, what, do, **lost)
             return
         if closed is None:
@@ -330,7 +327,7 @@ class ClusterLedgers:
         due = summary.entries if summary.sealed else there
         if there != due and CUT not in summary.properties:
             what = f"holds {there} entries, and the metadata knows {due}"
-            self._say(tally, Gravity.damage, log, summary, what, f"report this; {give_up}", **lost)
+            self._say(tally, Gravity.damage, log, summary, what, "report this", **lost)
         try:
             found = await asyncio.to_thread(
                 look_at,
@@ -353,9 +350,9 @@ class ClusterLedgers:
             if found.unreached:
                 do = "start the bookies that are to have copies, and look again"
             else:
-                do = f"restore a bookie's disk from a copy, or '{REPAIR} --drop-damaged' gives up what was in it"
+                do = "restore a bookie's disk from a copy"
                 if hole.next_offset > hole.first_offset >= 0:
-                    do += f": offsets {hole.first_offset} to {hole.next_offset - 1}"
+                    do += f"; without it offsets {hole.first_offset} to {hole.next_offset - 1} are lost"
             self._say(
                 tally, Gravity.damage, log, summary, f"{entries}: no copy is whole: {hole.why}", do,
                 entry=hole.first, first_offset=hole.first_offset, last_offset=hole.next_offset - 1,
