@@ -42,16 +42,16 @@ class Topic:
     """Whether Pulsar's tools made it with partitions: then it has them even if it has but one."""
     stored_version: int = -1
     """Of its node in the metadata store."""
+    internal: bool = field(init=False)
+    """Whether it is one of the coordinators' own, whichever tenant's."""
+
+    def __post_init__(self) -> None:
+        self.internal = self.name.local in INTERNAL_TOPICS
 
     @property
     def partitioned(self) -> bool:
         """Whether its partitions have names of their own for Pulsar's clients."""
         return self.made_partitioned or self.partitions > 1
-
-    @property
-    def internal(self) -> bool:
-        """Whether it is one of the coordinators' own, whichever tenant's."""
-        return self.name.local in INTERNAL_TOPICS
 
     def ledger_names(self) -> list[str]:
         """The managed ledgers of its partitions."""

@@ -8,7 +8,7 @@ Kafka's tools set it and look for it. The value in force comes from the topic, o
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 
 from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.values import MAX_LONG, Kind, Rule, Value, at_least, between, one_of, parse
@@ -246,16 +246,21 @@ class TopicConfig:
     retention_ms: int = 604800000
     segment_bytes: int = 1 << 30
     segment_ms: int = 604800000
+    # What follows from these is asked for every batch.
+    compacted: bool = field(init=False, repr=False, compare=False)
+    """Whether the topic keeps the last record of each key; then every record of Kafka's must have a key."""
+    is_migrating: bool = field(init=False, repr=False, compare=False)
+    """Whether another cluster leads the topic still, and what is written there is copied here."""
+    log_append_time: bool = field(init=False, repr=False, compare=False)
+    """Whether the broker's clock gives the timestamps."""
 
-    @property
-    def compacted(self) -> bool:
-        """Whether the topic keeps the last record of each key; then every record of Kafka's must have a key."""
-        return "compact" in self.cleanup_policy
-
-    @property
-    def is_migrating(self) -> bool:
-        """Whether another cluster leads the topic still, and what is written there is copied here."""
-        return self.migration_writer != ""
+    def __post_init__(self) -> None:
+        for name, value in (
+            ("compacted", "compact" in self.cleanup_policy),
+            ("is_migrating", self.migration_writer != ""),
+            ("log_append_time", self.message_timestamp_type == "LogAppendTime"),
+        ):
+            object.__setattr__(self, name, value)
 
     @property
     def local_retention(self) -> tuple[int, int]:
@@ -265,11 +270,6 @@ class TopicConfig:
             self.retention_ms if own_ms == -2 else own_ms,
             self.retention_bytes if own_bytes == -2 else own_bytes,
         )
-
-    @property
-    def log_append_time(self) -> bool:
-        """Whether the broker's clock gives the timestamps."""
-        return self.message_timestamp_type == "LogAppendTime"
 
 
 def check_together(config: TopicConfig) -> None:
@@ -296,4 +296,4 @@ def check_together(config: TopicConfig) -> None:
 
 
 HONOURED = tuple(each for each in CONFIGS.values() if each.honoured)
-assert {each.name.replace(".", "_") for each in HONOURED} == set(TopicConfig.__dataclass_fields__)
+assert {each.name.replace(".", "_") for each in HONOURED} == {each.name for each in fields(TopicConfig) if each.init}

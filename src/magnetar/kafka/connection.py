@@ -114,6 +114,8 @@ class KafkaConnection:
             went_on=self._look,
             done=self.close,
         )
+        self.go_on = self._serving.go_on
+        """Bytes have come, or there is room again."""
         self._asks_long = True  # what was asked last; of who has asked nothing yet nobody knows
         self.client_id = ""
         self.software = Software()
@@ -129,10 +131,6 @@ class KafkaConnection:
         return self._serving.state is ENDED
 
     # -- what happens to it
-
-    def go_on(self) -> None:
-        """Bytes have come, or there is room again."""
-        self._serving.go_on()
 
     def pause(self) -> None:
         """The client does not take its answers."""
@@ -200,7 +198,9 @@ class KafkaConnection:
     def _count(self) -> None:
         """Charge what is kept now: a request that was answered in the event that brought it never is."""
         # What came and will not be begun any more goes with the connection.
-        held = self._in_hand if self.has_ended else self._frames.held_bytes + self._in_hand
+        held = self._in_hand
+        if self._serving.state is not ENDED:
+            held += self._frames.held_bytes
         if held != self._counted:
             counted, self._counted = self._counted, held
             self._account.charge(held - counted)

@@ -133,6 +133,8 @@ class KafkaSocket(asyncio.BufferedProtocol):
         self._frames = KafkaFrameReader(
             server.settings.of(KafkaSettings).socket_request_max_bytes, server.scratch
         )
+        self.get_buffer = self._frames.get_buffer  # type: ignore[method-assign,assignment]  # before each read
+        self._writes_whole = listener.tls  # TLS would make a record, with its overhead, of each part
         self._transport: Any = None
         self._writing = Writing.FREE
         self._unsent = 0  # of answers that the client does not take
@@ -196,9 +198,6 @@ class KafkaSocket(asyncio.BufferedProtocol):
         if not self._transport.is_closing():
             self._transport.pause_reading()
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._frames.get_buffer(sizehint)
-
     def buffer_updated(self, nbytes: int) -> None:
         self._frames.buffer_updated(nbytes)
         self.last_heard = self._loop.time()
@@ -223,8 +222,7 @@ class KafkaSocket(asyncio.BufferedProtocol):
     def _send(self, parts: Sequence[Buffer]) -> None:
         if self._writing is Writing.LOST:
             return
-        # TLS would make a record, with its overhead, of each part.
-        write_parts(self._transport, parts, whole=self._listener.tls)
+        write_parts(self._transport, parts, whole=self._writes_whole)
         self.last_heard = self._loop.time()
         if self._writing is Writing.FULL:
             self._count_unsent()

@@ -227,6 +227,7 @@ class ManagedLedger(ABC):
         messages: int,
         timestamp_ms: int,
         earliest_ms: int = UNKNOWN_TIME,
+        tail_crc: int | None = None,
     ) -> Pending:
         """Place one entry of so many messages, the latest of ``timestamp_ms``, at the log's end; it waits for nothing.
 
@@ -234,6 +235,8 @@ class ManagedLedger(ABC):
         appends does not know. ``message`` is all that follows the broker's entry metadata; it may lie in memory that
         is used again as soon as this returns or, within a `LedgerEngine.gathering`, as soon as that has ended. Raises
         ``LedgerError`` with nothing placed. What was placed may still be taken back, and all behind it: see `Pending`.
+        ``tail_crc`` is the CRC32C of the last part of ``message``, where whoever appends has held it against the bytes:
+        then an engine need not count it once more.
         """
 
     @abstractmethod

@@ -232,10 +232,11 @@ class PulsarTopic:
             opens_at = self._transactions.begin(txn.producer_id, self.log.log_end_offset)
         try:
             pending = self.log.append(
-                (sent.framed,),
+                sent.parts,
                 messages=sent.messages,
                 timestamp_ms=sent.timestamp_ms,
                 earliest_ms=sent.earliest_ms,
+                tail_crc=sent.crc,
             )
         except LedgerError:
             if opens_at != NOT_OPENED:

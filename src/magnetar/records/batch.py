@@ -29,10 +29,12 @@ from typing import NamedTuple
 from magnetar.records.compression import Buffer, Codec, compress, decompress
 from magnetar.records.crc import crc32c
 from magnetar.records.errors import CorruptBatch, InvalidRecord
+from magnetar.records.tuples import maker
 from magnetar.records.varint import decode_zigzag, encode_zigzag
 
 HEADER_BYTES = 61
 MAGIC = 2
+CODEC = 0x07
 LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
@@ -95,6 +97,9 @@ class BatchHeader(NamedTuple):
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
 
 
+_header_of = maker(BatchHeader)
+
+
 class Header(NamedTuple):
     """One header of a record."""
 
@@ -115,7 +120,7 @@ class PlainRecord(NamedTuple):
 def read_header(data: Buffer, at: int = 0) -> BatchHeader:
     """Return the header at ``at``; raise ``CorruptBatch`` if it is not all there or not version 2."""
     try:
-        header = BatchHeader._make(_HEADER.unpack_from(data, at))
+        header = _header_of(_HEADER.unpack_from(data, at))
     except struct.error:
         raise CorruptBatch("record batch header is cut short") from None
     if header.magic != MAGIC:
@@ -127,8 +132,9 @@ def read_header(data: Buffer, at: int = 0) -> BatchHeader:
 
 def check_crc(data: Buffer, header: BatchHeader) -> None:
     """Raise ``CorruptBatch`` unless ``data`` is exactly this batch and its CRC holds."""
-    if len(data) != header.size:
-        raise CorruptBatch(f"record batch claims {header.size} bytes, and {len(data)} are there")
+    size = header.length + _LENGTH_OFFSET
+    if len(data) != size:
+        raise CorruptBatch(f"record batch claims {size} bytes, and {len(data)} are there")
     if crc32c(memoryview(data)[_CRC_FROM:]) != header.crc:
         raise CorruptBatch("record batch CRC does not match")
 
@@ -206,7 +212,7 @@ def recompressed(data: Buffer, header: BatchHeader, codec: Codec, *, level: int 
     """Return the same records under another codec."""
     body = decompress(header.codec, memoryview(data)[HEADER_BYTES:])
     return seal(
-        header._replace(attributes=header.attributes & ~0x07 | codec), compress(codec, body, level=level)
+        header._replace(attributes=header.attributes & ~CODEC | codec), compress(codec, body, level=level)
     )
 
 

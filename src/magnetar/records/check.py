@@ -15,6 +15,7 @@ from array import array
 from sys import byteorder
 
 from magnetar.records.batch import (
+    CODEC,
     CONTROL,
     HEADER_BYTES,
     LOG_APPEND_TIME,
@@ -24,7 +25,7 @@ from magnetar.records.batch import (
     read_header,
 )
 from magnetar.records.check_machine import NOT_WELL, Machine
-from magnetar.records.compression import MAX_DECOMPRESSED_BYTES, Codec, decompress
+from magnetar.records.compression import MAX_DECOMPRESSED_BYTES, decompress
 from magnetar.records.errors import CorruptBatch, InvalidRecord, TooMuchInside
 from magnetar.records.layouts import Layouts, RecordRun, Shape
 from magnetar.records.varint import decode_zigzag
@@ -79,11 +80,12 @@ def check_and_open(data: memoryview, *, hurried: bool = False) -> tuple[BatchHea
         raise InvalidRecord("an idempotent batch needs an epoch and a sequence")
     if hurried and count > _MANY_RECORDS:
         raise TakesLong
-    codec = Codec.of(header.attributes)
     body = data[HEADER_BYTES:]
-    if codec is not Codec.none:
+    if header.attributes & CODEC:
         try:
-            body = decompress(codec, body, most_bytes=_HURRIED_BYTES if hurried else MAX_DECOMPRESSED_BYTES)
+            body = decompress(
+                header.codec, body, most_bytes=_HURRIED_BYTES if hurried else MAX_DECOMPRESSED_BYTES
+            )
         except TooMuchInside:
             if hurried:
                 raise TakesLong from None

@@ -27,7 +27,7 @@ from typing import NamedTuple
 from magnetar.records.batch import UNKNOWN_TIME
 from magnetar.records.compression import Buffer
 from magnetar.records.conversion import kafka_batch, pulsar_message
-from magnetar.records.crc import crc32c
+from magnetar.records.crc import MIN_COMBINED_BYTES, crc32c
 from magnetar.records.errors import CorruptBatch, EntryCorrupt, InvalidRecord
 from magnetar.records.pulsar_metadata import (
     BATCH_PROPERTY,
@@ -38,6 +38,7 @@ from magnetar.records.pulsar_metadata import (
 )
 from magnetar.records.pulsar_plain import CHECKSUM, PulsarMessage, count_of
 
+UNCOUNTED = 6  # magic and checksum
 _SIZE = struct.Struct(">I")
 _MAX_TIME = 1 << 55  # arithmetic with later times could overflow
 _RESERVED = (FORMAT_PROPERTY.encode(), BATCH_PROPERTY)
@@ -51,16 +52,26 @@ class Sent(NamedTuple):
     messages: int
     timestamp_ms: int
     earliest_ms: int = UNKNOWN_TIME
+    crc: int | None = None
+    """The CRC32C of what is behind the first `UNCOUNTED` bytes of ``framed``; None if it is not worth to know it."""
+
+    @property
+    def parts(self) -> tuple[Buffer, ...]:
+        """``framed``, the last part of it what ``crc`` is of."""
+        return (self.framed,) if self.crc is None else (self.framed[:UNCOUNTED], self.framed[UNCOUNTED:])
 
 
 def open_send(framed: Buffer, *, num_messages: int | None = None) -> Sent:
-    """Look at what follows the command in a SEND frame. It is stored as it is: ``log.append((sent.framed,), ...)``.
+    """Look at what follows the command in a SEND frame. It is stored as it is: ``log.append(sent.parts, ...)``.
 
     ``num_messages`` is what the command said, if it did. Raises ``CorruptBatch`` for a wrong checksum and
     ``EntryCorrupt`` or ``InvalidRecord`` for metadata that cannot be, by the byte where it goes wrong.
     """
     view = memoryview(framed)
-    at = _checked(view)
+    crc = _checked(view)
+    at = 0 if crc is None else UNCOUNTED
+    if len(view) < MIN_COMBINED_BYTES:
+        crc = None
     if at + 4 > len(view):
         raise EntryCorrupt(f"{len(view)} bytes are too few for a message")
     start = at + 4
@@ -77,7 +88,7 @@ def open_send(framed: Buffer, *, num_messages: int | None = None) -> Sent:
     if reserved:
         raise InvalidRecord(f"the property {reserved[0].decode()} is the broker's own")
     latest = metadata.event_time if metadata.event_time > 0 else metadata.publish_time
-    return Sent(view, metadata, messages, latest, _earliest(metadata, latest))
+    return Sent(view, metadata, messages, latest, _earliest(metadata, latest), crc)
 
 
 def _earliest(metadata: MessageMetadata, latest_ms: int) -> int:
@@ -88,15 +99,16 @@ def _earliest(metadata: MessageMetadata, latest_ms: int) -> int:
     return latest_ms
 
 
-def _checked(view: memoryview) -> int:
-    """Return where the metadata's size stands, behind a checksum that holds if there is one."""
+def _checked(view: memoryview) -> int | None:
+    """Return the checksum, which holds, of what is behind it; None if there is none."""
     if bytes(view[:2]) != CHECKSUM:
-        return 0
-    if len(view) < 6:
+        return None
+    if len(view) < UNCOUNTED:
         raise EntryCorrupt(f"{len(view)} bytes are too few for a message")
-    if crc32c(view[6:]) != _SIZE.unpack_from(view, 2)[0]:
+    crc = int(_SIZE.unpack_from(view, 2)[0])
+    if crc32c(view[UNCOUNTED:]) != crc:
         raise CorruptBatch("the message's checksum does not match")
-    return 6
+    return crc
 
 
 def to_kafka(data: Buffer) -> bytes | memoryview:

@@ -93,6 +93,7 @@ class LateLog(CompactableLog):
         messages: int,
         timestamp_ms: int,
         earliest_ms: int = UNKNOWN_TIME,
+        tail_crc: int | None = None,
     ) -> Pending:
         self.check_open()
         if self._is_ending or self.listed.terminated is not None:

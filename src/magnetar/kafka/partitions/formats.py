@@ -9,6 +9,7 @@ from magnetar.records.batch import BatchHeader
 from magnetar.records.check import check_and_open
 from magnetar.records.compression import Buffer, Codec
 from magnetar.records.mixed_kafka import with_relative_offsets
+from magnetar.records.tuples import maker
 
 Batch: TypeAlias = bytes | memoryview
 KAFKA, MIXED_KAFKA, PULSAR = "kafka", "mixed_kafka", "pulsar"
@@ -28,6 +29,9 @@ class CheckedBatch(NamedTuple):
     body: memoryview | None = None
 
 
+_checked_batch = maker(CheckedBatch)
+
+
 def checked(data: memoryview, entry_format: str, *, hurried: bool = False) -> CheckedBatch:
     """Check a producer's batch for a topic of this format; raise ``RecordsError``.
 
@@ -36,7 +40,7 @@ def checked(data: memoryview, entry_format: str, *, hurried: bool = False) -> Ch
     if entry_format == MIXED_KAFKA:
         return CheckedBatch(*with_relative_offsets(data, hurried=hurried))
     header, body, earliest_ms = check_and_open(data, hurried=hurried)
-    return CheckedBatch(data, header, earliest_ms, body if entry_format == PULSAR else None)
+    return _checked_batch((data, header, earliest_ms, body if entry_format == PULSAR else None))
 
 
 async def pulsar_framed(batch: CheckedBatch, now_ms: int, codec: Codec) -> Buffer:

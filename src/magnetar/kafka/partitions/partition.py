@@ -54,6 +54,7 @@ from magnetar.records.control import marker_batch, read_marker
 from magnetar.records.entry import kafka_message_head
 from magnetar.records.errors import InvalidRecord, RecordsError
 from magnetar.records.pulsar_metadata import MAX_MESSAGES
+from magnetar.records.tuples import maker
 
 if TYPE_CHECKING:
     from magnetar.records.check_kept import KeptBatch
@@ -62,8 +63,8 @@ _log = logging.getLogger("magnetar.kafka")
 _NOBODY: set[Callable[[], None]] = set()
 """Who waits where nobody does: an empty set each would be a twentieth of what a partition takes."""
 _T = TypeVar("_T")
-# The fields of a batch that the broker fills in: base offset, length, leader epoch.
-_OWNED = struct.Struct(">qii")
+# A batch up to where its own CRC begins to count. The broker fills in the base offset and the leader epoch.
+_UNCOUNTED = struct.Struct(">qiibI")
 _BEFORE_LENGTH = 12  # the length of a batch counts from behind itself
 _NO_BOUND_MS = (1 << 63) - 1
 _FEW_RECORDS = 1000  # so many are looked at one by one without leaving the event loop
@@ -132,6 +133,10 @@ class PreparedBatch(NamedTuple):
     entry_format: str = KAFKA
     framed: Buffer | None = None
     earliest_ms: int = UNKNOWN_TIME
+
+
+_placed_batch = maker(PlacedBatch)
+_prepared_batch = maker(PreparedBatch)
 
 
 class AppendRefusal(NamedTuple):
@@ -267,7 +272,8 @@ class Partition:
             return self._check_apart(data, entry_format)
         if entry_format == PULSAR or config.compacted or self._may_be_untimely(batch):
             return self._look_closer(batch, entry_format)
-        return PreparedBatch(batch.data, batch.header, entry_format, earliest_ms=batch.earliest_ms)
+        data, header, _, _ = batch
+        return _prepared_batch((data, header, entry_format, None, batch.earliest_ms))
 
     async def _check_apart(self, data: memoryview, entry_format: str) -> PreparedBatch:
         batch = await asyncio.get_running_loop().run_in_executor(None, checked, data, entry_format)
@@ -320,7 +326,7 @@ class Partition:
             )
         if header.producer_id >= 0:
             self.producers.add(header, base_offset)
-        return PlacedBatch(base_offset, append_time, done)
+        return _placed_batch((base_offset, append_time, done))
 
     async def may_end_transactions(self) -> None:
         """Have all know from now on that there are transactions in this log; before the first one is written."""
@@ -405,20 +411,28 @@ class Partition:
         mixed: bool = False,
         leader_epoch: int | None = None,
     ) -> tuple[int, asyncio.Future[None] | None]:
-        """Write one batch with the fields filled in that the broker owns.
+        """Write one batch, whose CRC holds, with the fields filled in that the broker owns.
 
         ``leader_epoch`` is this broker's; `NO_LEADER_EPOCH` for what another cluster's leader took in.
         """
-        head = kafka_message_head(now_ms, header.last_offset_delta + 1, mixed=mixed) + _OWNED.pack(
+        head = kafka_message_head(now_ms, header.last_offset_delta + 1, mixed=mixed) + _UNCOUNTED.pack(
             self.log.log_end_offset,
             header.length,
             self.leader_epoch if leader_epoch is None else leader_epoch,
+            header.magic,
+            header.crc,
         )
-        message = (head, data[_OWNED.size :])
-        return self._append(message, header, header.max_timestamp, earliest_ms, now_ms)
+        message = (head, data[_UNCOUNTED.size :])
+        return self._append(message, header, header.max_timestamp, earliest_ms, now_ms, header.crc)
 
     def _append(
-        self, message: Sequence[Buffer], header: BatchHeader, timestamp_ms: int, earliest_ms: int, now_ms: int
+        self,
+        message: Sequence[Buffer],
+        header: BatchHeader,
+        timestamp_ms: int,
+        earliest_ms: int,
+        now_ms: int,
+        tail_crc: int | None = None,
     ) -> tuple[int, asyncio.Future[None] | None]:
         opens_at = NOT_OPENED
         if header.producer_id >= 0 and header.attributes & (TRANSACTIONAL | CONTROL) == TRANSACTIONAL:
@@ -431,6 +445,7 @@ class Partition:
                 messages=messages,
                 timestamp_ms=timestamp_ms,
                 earliest_ms=earliest_ms,
+                tail_crc=tail_crc,
             )
         except LedgerError as error:
             self._refusal = AppendRefusal(now_ms, error)

@@ -111,6 +111,7 @@ class BookKeeperLog(WrittenLog):
         messages: int,
         timestamp_ms: int,
         earliest_ms: int = UNKNOWN_TIME,
+        tail_crc: int | None = None,
     ) -> Pending:
         self.check_open()
         if self._is_ending or self._info.terminated is not None:

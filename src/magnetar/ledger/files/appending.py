@@ -36,7 +36,9 @@ from magnetar.ledger.port import (
 from magnetar.records.batch import UNKNOWN_TIME
 from magnetar.records.compression import Buffer
 from magnetar.records.entry import broker_entry_head
+from magnetar.records.tuples import maker
 
+_position = maker(Position)
 LEFT = "left_ledger"
 """Of the list's properties: the open ledger, which takes no more entries."""
 _log = logging.getLogger("magnetar.ledger")
@@ -85,7 +87,13 @@ class Appender:
         self._is_ready = ledgers.is_of_this_boot and LEFT not in ledgers.info.properties
 
     def append(
-        self, message: Sequence[Buffer], *, messages: int, timestamp_ms: int, earliest_ms: int
+        self,
+        message: Sequence[Buffer],
+        *,
+        messages: int,
+        timestamp_ms: int,
+        earliest_ms: int,
+        tail_crc: int | None,
     ) -> Pending:
         """Do as `ManagedLedger.append`, for a log that is open."""
         assert messages > 0
@@ -99,7 +107,7 @@ class Appender:
             raise gathering.refused[log]  # within this gathering: what came before was taken back
         for interceptor in shared.interceptors:
             message = interceptor.before_append(log, message, messages)
-            earliest_ms = UNKNOWN_TIME  # it may have put in other messages
+            earliest_ms, tail_crc = UNKNOWN_TIME, None  # it may have put in other messages
         base_offset = log.log_end_offset
         last_offset = base_offset + messages - 1
         head = broker_entry_head(now_ms, last_offset)
@@ -109,10 +117,15 @@ class Appender:
         # While the journal alone could not bring it back, `_journal` says when it is durable.
         gathers = gathering.depth > 0 and not (flush is Flush.always and self.lazy.files)
         assert gathers or self._gathered_from is None, "a log's policy stays as it is within a gathering"
-        position = Position(writer.ledger_id, writer.index.entries)
+        position = _position((writer.ledger_id, writer.index.entries))
         mark = self._gathered_from or writer.index.mark()  # it need not be made for each
         parts = writer.add(
-            head, list(message), messages=messages, timestamp_ms=timestamp_ms, earliest_ms=earliest_ms
+            head,
+            message,
+            messages=messages,
+            timestamp_ms=timestamp_ms,
+            earliest_ms=earliest_ms,
+            tail_crc=tail_crc,
         )
         log.log_end_offset = last_offset + 1
         if not gathers:

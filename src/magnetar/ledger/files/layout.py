@@ -13,12 +13,13 @@ The CRC names ledger and entry too, so a frame that is whole but in the wrong pl
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.records.compression import Buffer
-from magnetar.records.crc import crc32c
+from magnetar.records.crc import crc32c, extended
 
 HEADER_BYTES = 32
 FRAME_BYTES = 16
@@ -76,11 +77,26 @@ def is_header(data: bytes, ledger_id: int) -> bool:
     return True
 
 
-def frame_head(ledger_id: int, entry_id: int, head: bytes, rest: list[Buffer], length: int) -> bytes:
-    """Return a frame's first 16 bytes and ``head``; the caller writes ``rest`` behind it."""
+def frame_head(
+    ledger_id: int,
+    entry_id: int,
+    head: bytes,
+    rest: Sequence[Buffer],
+    length: int,
+    tail_crc: int | None = None,
+) -> bytes:
+    """Return a frame's first 16 bytes and ``head``; the caller writes ``rest`` behind it.
+
+    ``tail_crc`` is the CRC32C of the last part of ``rest``, where that is known.
+    """
     crc = crc32c(_PLACE.pack(ledger_id, entry_id, length) + head)
-    for part in rest:
-        crc = crc32c(part, crc)
+    if tail_crc is None:
+        for part in rest:
+            crc = crc32c(part, crc)
+    else:
+        for part in rest[:-1]:
+            crc = crc32c(part, crc)
+        crc = extended(crc, rest[-1], tail_crc)
     return FRAME.pack(length, crc, entry_id) + head
 
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import errno
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from magnetar.ledger.disk import Disk, File
@@ -29,12 +29,14 @@ class OpenFiles:
     def __init__(self, disk: Disk, *, most: int) -> None:
         self.disk = disk
         self._most = most
-        self._files: OrderedDict[Path, File] = OrderedDict()
+        self._files: OrderedDict[str, File] = (
+            OrderedDict()
+        )  # a path's hash would be a call of Python's each time
 
-    def get(self, path: Path) -> File:
+    def get(self, path: str) -> File:
         file = self._files.get(path)
         if file is None:
-            file = self._files[path] = self.disk.open(path)
+            file = self._files[path] = self.disk.open(Path(path))
             if len(self._files) > self._most:
                 self._files.popitem(last=False)[1].close()
         else:
@@ -42,7 +44,7 @@ class OpenFiles:
         return file
 
     def forget(self, path: Path) -> None:
-        file = self._files.pop(path, None)
+        file = self._files.pop(str(path), None)
         if file is not None:
             file.close()
 
@@ -55,7 +57,7 @@ class OpenFiles:
 class LedgerFile:
     """One ledger's file. Appends run on the event loop and end in the page cache; cold reads leave the loop."""
 
-    __slots__ = ("_files", "_has_rest", "_hints", "_in_thread", "index", "ledger_id", "path")
+    __slots__ = ("_file_name", "_files", "_has_rest", "_hints", "_in_thread", "index", "ledger_id", "path")
 
     def __init__(
         self,
@@ -66,6 +68,7 @@ class LedgerFile:
     ) -> None:
         self.ledger_id = index.ledger_id
         self.path = ledger_path(root, index.ledger_id)
+        self._file_name = str(self.path)
         self.index = index
         self._files = files
         self._in_thread = in_thread
@@ -87,18 +90,25 @@ class LedgerFile:
             raise as_storage_error(error) from error
 
     def add(
-        self, head: bytes, rest: list[Buffer], *, messages: int, timestamp_ms: int, earliest_ms: int
+        self,
+        head: bytes,
+        rest: Sequence[Buffer],
+        *,
+        messages: int,
+        timestamp_ms: int,
+        earliest_ms: int,
+        tail_crc: int | None = None,
     ) -> list[Buffer]:
         """Place one more entry (``head`` then ``rest``) at the end, and return what must be written there."""
         index = self.index
         length = len(head) + sum(map(len, rest))
-        parts: list[Buffer] = [frame_head(self.ledger_id, index.entries, head, rest, length), *rest]
+        begin = frame_head(self.ledger_id, index.entries, head, rest, length, tail_crc)
         index.add(FRAME_BYTES + length, messages, timestamp_ms, earliest_ms)
-        return parts
+        return [begin, *rest]
 
     def write(self, parts: list[Buffer], at: int) -> None:
         """Write what was added from ``at`` on; whoever sees it fail has to `take_back`."""
-        file = self._files.get(self.path)
+        file = self._files.get(self._file_name)
         if self._has_rest:
             file.truncate(at)
             self._has_rest = False
@@ -108,7 +118,7 @@ class LedgerFile:
         """Have the ledger as it was at ``mark``: what was added since did not get all of its room."""
         self.index.back_to(mark)
         try:
-            self._files.get(self.path).truncate(mark.end)
+            self._files.get(self._file_name).truncate(mark.end)
         except OSError:
             # Whole entries may lie there. Were they only written over in part, recovery would take them for the end of
             # a log with a damaged middle.
@@ -192,7 +202,7 @@ class LedgerFile:
     async def _bytes(self, size: int, at: int) -> Buffer:
         try:
             if size <= INLINE_BYTES:
-                found = self._files.get(self.path).read_now(size, at)
+                found = self._files.get(self._file_name).read_now(size, at)
                 if found is not None:
                     return found
             return await self._in_thread(lambda: self.read_apart(size, at))

@@ -126,13 +126,18 @@ class FilesManagedLedger(CompactableLog):
         messages: int,
         timestamp_ms: int,
         earliest_ms: int = UNKNOWN_TIME,
+        tail_crc: int | None = None,
     ) -> Pending:
         if self.state.closed is not None:
             raise self.state.closed
         if self._is_ending or self.ledger_list.info.terminated is not None:
             raise LedgerTerminated("the topic was terminated: it takes no more messages")
         return self._appender.append(
-            message, messages=messages, timestamp_ms=timestamp_ms, earliest_ms=earliest_ms
+            message,
+            messages=messages,
+            timestamp_ms=timestamp_ms,
+            earliest_ms=earliest_ms,
+            tail_crc=tail_crc,
         )
 
     def checkpoint(self) -> None:

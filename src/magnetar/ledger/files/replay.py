@@ -85,10 +85,10 @@ class JournalReplay:
     def _rewrite(self, record: Journaled) -> None:
         path = ledger_path(self._root, record.ledger_id)
         try:
-            file = self._files.get(path)
+            file = self._files.get(str(path))
         except FileNotFoundError:  # its folder entry was lost with the power
             LedgerFile.create(self._disk, path, record.ledger_id, self._clock())
-            file = self._files.get(path)
+            file = self._files.get(str(path))
         if record.at == HEADER_BYTES and not is_header(file.read(HEADER_BYTES, 0), record.ledger_id):
             # It was as young as its first frame.
             file.write([encode_header(record.ledger_id, self._clock())], 0)

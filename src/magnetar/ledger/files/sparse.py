@@ -44,6 +44,7 @@ from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.ledger.files.layout import HEADER_BYTES
 from magnetar.records.batch import UNKNOWN_TIME
 from magnetar.records.crc import crc32c
+from magnetar.records.tuples import maker
 
 POINT_EVERY_BYTES = 32 << 10
 _MAGIC = b"MGINDEX2"
@@ -60,6 +61,9 @@ class Mark(NamedTuple):
     entries: int
     next_offset: int
     max_timestamp: int
+
+
+_mark = maker(Mark)
 
 
 class SparseIndex:
@@ -118,7 +122,7 @@ class SparseIndex:
 
     def mark(self) -> Mark:
         """Return the present end."""
-        return Mark(self.end, self.entries, self.next_offset, self.max_timestamp)
+        return _mark((self.end, self.entries, self.next_offset, self.max_timestamp))
 
     def back_to(self, mark: Mark) -> None:
         """Forget the entries behind ``mark``."""

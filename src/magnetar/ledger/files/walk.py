@@ -14,11 +14,14 @@ from magnetar.ledger.port import StoredEntry
 from magnetar.records.crc import crc32c
 from magnetar.records.entry import last_offset, latest_timestamp, read_head
 from magnetar.records.errors import RecordsError
+from magnetar.records.tuples import maker
 
 SCAN_BYTES = 4 << 20
 MAX_ENTRIES = 4096
 """That one walk brings: a megabyte may hold 15,000, and nobody else is heard meanwhile."""
 _PLACE = struct.Struct(">QQI")
+_stored_entry = maker(StoredEntry)
+_NO_COPY = -1
 _ENTRY_MAGIC = b"\x0e\x02\x00\x00"
 
 
@@ -49,7 +52,7 @@ def walk(
     """
     entries: list[StoredEntry] = []
     at, size, room, left = 0, len(data), max_bytes, MAX_ENTRIES
-    place, unpack = _PLACE.pack, FRAME.unpack_from
+    place, unpack, append, stored_entry = _PLACE.pack, FRAME.unpack_from, entries.append, _stored_entry
     while at + FRAME_BYTES <= size:
         length, crc, found = unpack(data, at)
         begin = at + FRAME_BYTES
@@ -69,7 +72,7 @@ def walk(
                 break
             room -= length
             left -= 1
-            entries.append(StoredEntry(ledger_id, entry_id, last, entry, begin, kafka_at))
+            append(stored_entry((ledger_id, entry_id, last, entry, begin, kafka_at, _NO_COPY)))
         at = end
         entry_id += 1
     return Walked(entries, start + at, entry_id, 0)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
+from magnetar.records.tuples import maker
 from magnetar.wire.kafka.malformed import WireError
 from magnetar.wire.kafka.messages import API_KEYS
 from magnetar.wire.kafka.primitives import NEVER_FLEXIBLE, skip_tags
@@ -33,6 +34,9 @@ class RequestHeader(NamedTuple):
     api_version: int
     correlation_id: int
     client_id: str | None
+
+
+_header_of = maker(RequestHeader)
 
 
 def is_flexible(api_key: int, api_version: int) -> bool:
@@ -61,7 +65,7 @@ def decode_request_header(frame: memoryview | bytes) -> tuple[RequestHeader, mem
         raise WireError(f"request header: {error}") from error
     if at > size:
         raise WireError("the header's tagged fields are longer than the request")
-    return RequestHeader(api_key, api_version, correlation_id, client_id), frame[at:]
+    return _header_of((api_key, api_version, correlation_id, client_id)), frame[at:]
 
 
 def peek_request_header(frame: memoryview | bytes) -> tuple[int, int, int]:
