@@ -27,6 +27,7 @@ from tests.cluster.brokers import (
     make_topic,
     until_shared,
 )
+from tests.cluster.rest import ask
 from tests.cluster.servers import Cluster, class_path, free_port
 from tests.transactions.copying import Copier, read_until
 
@@ -80,6 +81,23 @@ def test_pulsars_clients_are_led_to_the_owner_and_read_what_kafkas_wrote(pair: l
         found = {int(consumer.receive(30_000).data()) for _ in range(400)}
         assert found == set(range(400))
         client.close()
+
+
+def test_what_was_made_through_one_broker_the_other_serves_at_once(pair: list[BrokerProcess]) -> None:
+    """Metadata tell brokers of each other's topics soon; who asks before that is not told that there are none."""
+    first, second = pair
+    client = pulsar.Client(
+        f"pulsar://127.0.0.1:{second.pulsar}", logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
+    )
+    unlike = []
+    for number in range(200):
+        topic = f"persistent://public/default/at-once-{number}"
+        ask(first, "PUT", f"{topic.replace('://', '/')}/partitions", 3)
+        told = client.get_topic_partitions(topic)
+        if told != [f"{topic}-partition-{partition}" for partition in range(3)]:
+            unlike.append(told)
+    client.close()
+    assert unlike == []
 
 
 def test_each_broker_tells_the_sizes_of_what_it_has(pair: list[BrokerProcess]) -> None:

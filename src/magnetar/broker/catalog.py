@@ -12,7 +12,7 @@ from magnetar.metadata import MUST_NOT_EXIST, BadVersion, Delete, Put, Stored
 from magnetar.metadata.cache import MetadataCache
 from magnetar.metadata.ops import in_commits
 
-_ROOT = "/admin/partitioned-topics"
+TOPICS = "/admin/partitioned-topics"
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class CatalogEvents:
 class Catalog:
     """The topics of one broker. ``version`` grows with every change, so that answers can be cached."""
 
-    root = _ROOT
+    root = TOPICS
 
     def __init__(
         self,
@@ -49,11 +49,13 @@ class Catalog:
     # Following what is stored.
 
     def known(self) -> Iterator[str]:
-        return (_path(topic.name) for topics in (self.by_name, self.leaving) for topic in topics.values())
+        return (
+            topic_path(topic.name) for topics in (self.by_name, self.leaving) for topic in topics.values()
+        )
 
     def apply(self, path: str, stored: Stored | None) -> None:
         """Take over what is stored of one topic."""
-        parts = path.removeprefix(_ROOT + "/").split("/", 3)
+        parts = path.removeprefix(TOPICS + "/").split("/", 3)
         if len(parts) != 4 or parts[2] != "persistent":
             return
         name = TopicName.from_metadata(parts[0], parts[1], parts[3])
@@ -112,7 +114,7 @@ class Catalog:
     async def add(self, topics: Iterable[Topic]) -> set[TopicName]:
         """Keep new topics and show them; return the names of those that somebody else has made meanwhile."""
         taken: set[TopicName] = set()
-        names = {_path(each.name): each for each in topics}
+        names = {topic_path(each.name): each for each in topics}
         puts = (Put(path, encode_topic(each), MUST_NOT_EXIST) for path, each in names.items())
         for some in in_commits(puts):
             left = {each.path: each for each in some}
@@ -129,7 +131,7 @@ class Catalog:
     async def change(self, topic: Topic, partitions: int, overrides: dict[str, str]) -> None:
         """Keep a topic's new number of partitions and its own configuration; raise `BadVersion` if it changed."""
         wanted = replace(topic, partitions=partitions, overrides=overrides)
-        await self._cache.commit([Put(_path(topic.name), encode_topic(wanted), topic.stored_version)])
+        await self._cache.commit([Put(topic_path(topic.name), encode_topic(wanted), topic.stored_version)])
 
     async def hide(self, topic: Topic) -> None:
         """Mark a topic as deleted: it is found no more, and `forget` is to follow, now or after a restart."""
@@ -138,7 +140,7 @@ class Catalog:
             if topic.deleted:
                 return ()
             value = encode_topic(replace(topic, deleted=True))
-            return [Put(_path(topic.name), value, topic.stored_version)]
+            return [Put(topic_path(topic.name), value, topic.stored_version)]
 
         await self._cache.change(plan)
 
@@ -147,10 +149,12 @@ class Catalog:
 
         def plan() -> Sequence[Delete]:
             still_there = self.leaving.get(topic.kafka_name) is topic
-            return [Delete(_path(topic.name), topic.stored_version)] if still_there else ()
+            return [Delete(topic_path(topic.name), topic.stored_version)] if still_there else ()
 
         await self._cache.change(plan)
 
 
-def _path(name: TopicName) -> str:
-    return f"{_ROOT}/{name.tenant}/{name.namespace}/persistent/{name.metadata_name}"
+def topic_path(name: TopicName) -> str:
+    """Return where metadata have a topic, persistent or not."""
+    domain = "persistent" if name.persistent else "non-persistent"
+    return f"{TOPICS}/{name.namespace_name}/{domain}/{name.metadata_name}"

@@ -16,7 +16,7 @@ from magnetar.broker import leader_epochs
 from magnetar.broker.auth.security import Security
 from magnetar.broker.background import Background
 from magnetar.broker.backlogs import Backlogs
-from magnetar.broker.catalog import Catalog, CatalogEvents
+from magnetar.broker.catalog import Catalog, CatalogEvents, topic_path
 from magnetar.broker.compaction import Compactions
 from magnetar.broker.connections import Connections
 from magnetar.broker.dynamic import DynamicSettings, check_dynamic
@@ -34,7 +34,7 @@ from magnetar.broker.identity import Identity, new_id, take_identity
 from magnetar.broker.idle_poll import IdlePoll
 from magnetar.broker.memory import MemoryBudget
 from magnetar.broker.names import CONSUMER_OFFSETS, INTERNAL_TOPICS, SHARE_GROUP_STATE, Naming, TopicName
-from magnetar.broker.namespaces import Namespaces
+from magnetar.broker.namespaces import POLICIES, Namespaces
 from magnetar.broker.offers import Offers
 from magnetar.broker.offloading import Offloading
 from magnetar.broker.open_logs import OpenLog, OpenLogs
@@ -228,6 +228,15 @@ class Broker:
         if found is None and "/" in name:
             found = self._catalog.by_name.get(self.naming.kafka_name(self.naming.parse(name)))
         return found
+
+    async def learn(self, namespace: str, topic: TopicName | None = None) -> None:
+        """Know of ``tenant/namespace``, and of a topic, what metadata say now: another broker may just have made it.
+
+        For answers that are final to clients: where nothing is they give up, or make something else. Raises
+        `MetadataError`.
+        """
+        topics = () if topic is None else (topic_path(topic),)
+        await self.metadata.refresh((f"{POLICIES}/{namespace}", *topics))
 
     def get_by_id(self, topic_id: bytes) -> Topic | None:
         """Return the topic with this id."""

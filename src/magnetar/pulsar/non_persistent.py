@@ -11,6 +11,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator
 
+from magnetar.broker.catalog import TOPICS, topic_path
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import InvalidPartitions, NamespaceNotFound, TopicExists, TopicNotFound
 from magnetar.broker.limits import Limits
@@ -33,7 +34,6 @@ from magnetar.pulsar.settings import PulsarSettings
 from magnetar.records.pulsar_entries import Sent
 from magnetar.wire.pulsar.pulsar_pb2 import MessageMetadata
 
-_ROOT = "/admin/partitioned-topics"
 _IDLE_MS = 60_000
 PLACE = Position(0, 0)
 """The id that Pulsar gives to all messages of these topics."""
@@ -181,14 +181,14 @@ class NonPersistentTopics:
 
     # -- following what is stored: which topics have partitions
 
-    root = _ROOT
+    root = TOPICS
 
     def known(self) -> Iterator[str]:
-        return map(_path, self._partitioned)
+        return map(topic_path, self._partitioned)
 
     def apply(self, path: str, stored: Stored | None) -> None:
         """Take over what is stored of a topic with partitions."""
-        parts = path.removeprefix(_ROOT + "/").split("/", 3)
+        parts = path.removeprefix(TOPICS + "/").split("/", 3)
         if len(parts) != 4 or parts[2] != "non-persistent":
             return
         name = TopicName.from_metadata(parts[0], parts[1], parts[3])
@@ -247,6 +247,9 @@ class NonPersistentTopics:
         if not ownership.is_mine(name.topic, name.partition or 0):
             raise NotOwned(str(name), ownership.owner(name.topic, name.partition or 0))
         topic = self.find(name)
+        if topic is None:
+            await self._broker.learn(name.topic.namespace_name, name.topic)
+            topic = self.find(name)
         if topic is None:
             check_namespace(self._broker, name)
             wanted = self._broker.auto_topics(name.topic)
@@ -312,7 +315,7 @@ class NonPersistentTopics:
 
         def plan() -> list[Delete]:
             known = self._partitioned.get(topic.name)
-            return [] if known is None else [Delete(_path(topic.name), known.stored_version)]
+            return [] if known is None else [Delete(topic_path(topic.name), known.stored_version)]
 
         await self._broker.metadata.change(plan)
 
@@ -351,15 +354,11 @@ class NonPersistentTopics:
 
     async def _keep(self, name: TopicName, partitions: int, expected: int) -> None:
         content = json.dumps({"partitions": partitions, "deleted": False}, separators=(",", ":"))
-        await self._broker.metadata.commit([Put(_path(name), content.encode(), expected)])
+        await self._broker.metadata.commit([Put(topic_path(name), content.encode(), expected)])
 
 
 def _partitioned(name: TopicName, partitions: int) -> Topic:
     return Topic(name, "", b"", partitions, made_partitioned=True)
-
-
-def _path(name: TopicName) -> str:
-    return f"{_ROOT}/{name.namespace_name}/non-persistent/{name.metadata_name}"
 
 
 def _decode(path: str, value: bytes) -> int:

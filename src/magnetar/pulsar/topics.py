@@ -130,6 +130,13 @@ class PulsarTopics:
             return self.non_persistent.find(name)
         return self._broker.get(str(name.topic))
 
+    async def known(self, name: PulsarName) -> Topic | None:
+        """Return a topic as `find` does, but only after a look at metadata say that there is none."""
+        if (topic := self.find(name)) is None:
+            await self._broker.learn(name.topic.namespace_name, name.topic)
+            topic = self.find(name)
+        return topic
+
     def names(self, namespace: str) -> list[str]:
         """Return what Pulsar calls the persistent topics of ``tenant/namespace``: of those with partitions each."""
         found = []
@@ -149,9 +156,7 @@ class PulsarTopics:
 
         Raises ``TopicNotFound``, ``NotAllowed`` or what the broker core and storage raise.
         """
-        topic = self.find(name)
-        if topic is None:
-            topic = await self._create(name, create)
+        topic = await self.known(name) or await self._create(name, create)
         if topic.internal:
             raise NotAllowed(f"{name} is the broker's own")
         if name.partition is None and topic.partitions > 1:

@@ -66,7 +66,7 @@ async def _subscribe(connection: PulsarConnection, command: CommandSubscribe) ->
         raise NotAllowed("Empty subscription name")
     if connection.access is not None and not connection.access.consumes(name.topic, command.subscription):
         raise NotAuthorized(f"Role {connection.role} is not authorized to consume {name.topic}")
-    if services.topics.find(name) is None and not command.force_topic_creation:
+    if await services.topics.known(name) is None and not command.force_topic_creation:
         raise TopicNotFound(f"Topic {name} does not exist")
     if command.read_compacted and not name.persistent:
         raise NotAllowed("readCompacted only valid on persistent topics")

@@ -117,7 +117,7 @@ async def partitioned_metadata(
         return
     check_look_up(connection, name.topic)
     broker, topics = connection.services.broker, connection.services.topics
-    topic = topics.find(name)
+    topic = await topics.known(name)
     if topic is None:
         check_namespace(broker, name)
         wanted = broker.auto_topics(name.topic)

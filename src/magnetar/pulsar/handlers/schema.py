@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.broker.errors import TopicNotFound
-from magnetar.broker.topic import Topic
 from magnetar.pulsar.admission import check_schema
 from magnetar.pulsar.errors import NotAuthorized
 from magnetar.pulsar.handlers.lookup import check_look_up
@@ -53,7 +52,7 @@ async def get_or_create_schema(
     name = PulsarName.parse(command.topic)
     if connection.access is not None and not connection.access.produces(name.topic):
         raise NotAuthorized(f"Role {connection.role} is not authorized to produce to {name.topic}")
-    topic: Topic | None = connection.services.topics.find(name)
+    topic = await connection.services.topics.known(name)
     if topic is None:
         raise TopicNotFound(f"Topic {name} does not exist")
     await check_schema(connection.services, topic.name, command.schema, produces=True)

@@ -174,6 +174,7 @@ class _View:
             )
             check(ask, route.needs)
             ask.body = await body_of(request)
+            await _learn(ask)
             return _as_response(await route.endpoint(ask))
         except ClientDisconnect:
             raise
@@ -196,6 +197,14 @@ class _View:
         where = f"{address.http or address.https}{request.url.path}"
         query = f"?{request.url.query}" if request.url.query else ""
         return _refusal(307, str(error), {"Location": where + query})
+
+
+async def _learn(ask: AdminRequest) -> None:
+    """Know of what a path names, where this broker does not yet: its client may have made it through another one."""
+    if "topic" in ask.path:
+        await ask.services.topics.known(ask.topic)
+    elif "namespace" in ask.path and ask.namespace not in ask.services.broker.namespaces:
+        await ask.services.broker.learn(ask.namespace)
 
 
 async def _principal(request: Request, services: PulsarServices, needs: RequiredLevel) -> Principal:
