@@ -12,6 +12,8 @@ NAMES = {
     "pulsar-java": "Pulsar Java",
     "pulsar-go": "Pulsar Go",
 }
+ELSEWHERE = {"cluster": "in a cluster", "proxy": "through a proxy"}
+"""Where ours was asked besides, by column, in the reader's words."""
 PEERS = {"kafka": "Apache Kafka", "pulsar": "Apache Pulsar"}
 TESTS = ("records", "empty", "chunks", "relay")
 
@@ -24,10 +26,10 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def cross(results: Mapping[str, Any]) -> str:
     """Writers by readers: how many of their topics were read as they should be, in each place that was asked."""
     parts = [f"Last run {when(results)}.\n\n{_crossed(results, 'magnetar')}"]
-    for column, where in (("cluster", "In a cluster"), ("proxy", "Through a proxy")):
+    for column, where in ELSEWHERE.items():
         if column in results:
             run = results.get("runs", {}).get(column, {})
-            parts.append(f"{where}, last run {when(run)}:\n\n{_crossed(results, column)}")
+            parts.append(f"{where.capitalize()}, last run {when(run)}:\n\n{_crossed(results, column)}")
     return "\n".join(parts)
 
 
@@ -111,10 +113,9 @@ def suites(results: Mapping[str, Any]) -> str:
             continue
         ours = brokers["magnetar"]["outcomes"]
         told = [f"{suite}: {_passed(ours)} on Magnetar ({when(brokers['magnetar'])})"]
-        for column, where in (("cluster", "in a cluster"), ("proxy", "through a proxy")):
-            if column in brokers:
-                told.append(f"{_passed(brokers[column]['outcomes'])} {where} ({when(brokers[column])})")
-        differences = []
+        elsewhere = {where: brokers[column] for column, where in ELSEWHERE.items() if column in brokers}
+        told += [f"{_passed(run['outcomes'])} {where} ({when(run)})" for where, run in elsewhere.items()]
+        differences = _by_place(ours, {where: run["outcomes"] for where, run in elsewhere.items()})
         for peer in sorted(brokers.keys() & PEERS.keys()):
             theirs = brokers[peer]["outcomes"]
             both = ours.keys() & theirs.keys()
@@ -132,6 +133,20 @@ def suites(results: Mapping[str, Any]) -> str:
                 differences.append(table(head, rows))
         parts += [f"{', '.join(told)}. {NOTES.get(suite, '')}".rstrip() + "\n", *differences]
     return "\n".join(parts)
+
+
+def _by_place(ours: Mapping[str, str], elsewhere: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """The tests that end otherwise elsewhere than on one broker, as a table of them all; none where there are none."""
+    unlike = sorted(
+        test
+        for test, outcome in ours.items()
+        if any(run.get(test, outcome) != outcome for run in elsewhere.values())
+    )
+    rows = [
+        [f"`{test}`", ours[test], *(run.get(test, "not run") for run in elsewhere.values())]
+        for test in unlike
+    ]
+    return [table(["test", "one broker", *elsewhere], rows)] if rows else []
 
 
 def named(peer: str, run: Mapping[str, Any]) -> str:

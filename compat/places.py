@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -19,7 +20,10 @@ from examples.cluster.servers import Broker, Cluster, Proxy
 STANDALONE = "magnetar"
 PLACES = {"standalone": STANDALONE, "cluster": "cluster", "proxy": "proxy"}
 """What a place is called on the command line, and in results."""
+ELSEWHERE = ("cluster", "proxy")
 BROKERS = 2
+PATIENT = "metadata.session.ms=10000"
+"""For suites that kill nobody: a busy machine that lets a broker wait for its turn is no end of that broker."""
 
 Settings = Mapping[str, object]
 
@@ -33,16 +37,24 @@ class OurCluster(Cluster):
         settings: Sequence[str] = (),
         *,
         own: Callable[[Broker | Proxy], Settings] = lambda _: {},
+        conf: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """``settings`` are NAME=VALUE, the same for all brokers; what ``own`` gives is each one's own."""
+        """``settings`` are NAME=VALUE, the same for all brokers; what ``own`` gives is each one's own.
+
+        ``conf`` is what a file in Pulsar's words says, unless the cluster itself needs something else.
+        """
         self.given = dict(each.split("=", 1) for each in settings)
+        self.conf = conf
         self.own = own
         super().__init__(directory, brokers=BROKERS)
 
     def broker(self, number: int, directory: Path) -> Broker:
-        given, own = self.given, self.own
+        conf, given, own = self.conf, self.given, self.own
 
         class Given(Broker):
+            def config(self, cluster: Cluster) -> dict[str, object]:
+                return {**conf, **super().config(cluster)}
+
             def settings(self) -> dict[str, object]:
                 return {**super().settings(), **given, **own(self)}
 
@@ -76,11 +88,14 @@ class OurCluster(Cluster):
 
 @contextmanager
 def cluster(
-    place: str, *settings: str, own: Callable[[Broker | Proxy], Settings] = lambda _: {}
+    place: str,
+    *settings: str,
+    own: Callable[[Broker | Proxy], Settings] = lambda _: {},
+    conf: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[tuple[OurCluster, dict[str, str]]]:
     """A cluster that runs, and where clients of ``place`` begin, by protocol."""
     with (
         tempfile.TemporaryDirectory(prefix="magnetar-compat-") as directory,
-        OurCluster(Path(directory), settings, own=own) as ours,
+        OurCluster(Path(directory), settings, own=own, conf=conf) as ours,
     ):
         yield ours, ours.addresses(place)

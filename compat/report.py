@@ -14,14 +14,12 @@ from pathlib import Path
 import halves
 from api_tests import ALL_VERSIONS, TESTS
 from checks import CHECKS
-from halves import PEERS, when
+from halves import ELSEWHERE, PEERS, when
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "compatibility.md"
 OURS = "magnetar"
 REFERENCE = "kafka"
-ELSEWHERE = {"cluster": "in a cluster", "proxy": "through a proxy"}
-"""Where ours was asked besides, by column, in the reader's words."""
 WORDS = {True: "yes", False: "**no**"}
 
 OPENING = f"""# Compatibility

@@ -9,14 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from broker import standalone
-from places import cluster
+from places import ELSEWHERE, PATIENT, cluster
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.peers.kafka import Kafka
+from benchmarks.peers.server import free_port
 from examples.cluster.servers import Broker, Proxy
 
-KINDS = ("magnetar", "kafka", "cluster", "proxy")
+KINDS = ("magnetar", "kafka", *ELSEWHERE)
 AUTHORIZER = (
     "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found=true",
@@ -31,19 +32,35 @@ def ours(settings: Sequence[str]) -> tuple[str, ...]:
     return (*settings, *(_ANONYMOUS if set(AUTHORIZER) <= set(settings) else ()))
 
 
-def _named(server: Broker | Proxy) -> dict[str, object]:
-    """Return what suites expect to be said of a broker: its address, and numbers that begin with 0."""
-    number = {"node.id": server.number - 1} if isinstance(server, Broker) else {}
-    return {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{server.kafka}", **number}
+@contextmanager
+def in_cluster(place: str, settings: Sequence[str], host: str = "127.0.0.1") -> Iterator[dict[str, str]]:
+    """Start brokers as a suite wants its own, and a proxy; give what clients of ``place`` know, by protocol.
+
+    Servers call themselves ``host``, and count on from the settings' ``broker.id``, or 0. The schema registry is a
+    broker's in either place.
+    """
+    first = next((int(each.partition("=")[2]) for each in settings if each.startswith("broker.id=")), 0)
+    common = [each for each in ours(settings) if not each.startswith("broker.id=")]
+    registries: list[int] = []
+
+    def own(server: Broker | Proxy) -> dict[str, object]:
+        told: dict[str, object] = {"advertised.listeners": f"PLAINTEXT://{host}:{server.kafka}"}
+        if isinstance(server, Proxy):
+            return told | {"proxy.node.id": first}
+        registries.append(free_port())
+        registry = f"http://127.0.0.1:{registries[-1]}"
+        return told | {"node.id": first + server.number - 1, "schema.registry.listeners": registry}
+
+    with cluster(place, PATIENT, *common, own=own) as (_, addresses):
+        kafka = addresses["kafka"].replace("127.0.0.1", host)
+        yield {"kafka": kafka, "schema-registry": f"127.0.0.1:{registries[0]}"}
 
 
 @contextmanager
 def served(kind: str, *settings: str, host: str = "127.0.0.1") -> Iterator[str]:
     """Start ``kind`` (magnetar, kafka, or ours as `places` has it), which calls itself ``host``; give its address."""
-    if kind in ("cluster", "proxy"):
-        if host != "127.0.0.1":
-            raise ValueError(f"in a {kind} servers call themselves 127.0.0.1, not {host}")
-        with cluster(kind, *ours(settings), own=_named) as (_, addresses):
+    if kind in ELSEWHERE:
+        with in_cluster(kind, settings, host) as addresses:
             yield addresses["kafka"]
         return
     if kind == "magnetar":

@@ -6,26 +6,39 @@ Apache Pulsar and Magnetar are given the same file; only addresses, ports and th
 from __future__ import annotations
 
 import json
+import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import NamedTuple, cast
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 from urllib.request import ProxyHandler, Request, build_opener
 
 import jwt
 from broker import standalone
+from places import ELSEWHERE, PATIENT, cluster
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.peers.pulsar import Pulsar
 from benchmarks.peers.server import free_port
+from examples.cluster.servers import Broker, Proxy
+from magnetar.broker.setting_sources import read_properties
 
 _OPENER = build_opener(ProxyHandler({}))
 PATIENCE_S = 60
+KINDS = ("magnetar", "pulsar", *ELSEWHERE)
+_PORT = re.compile("^(broker|web)ServicePort")
+_OF_PROXIES = (
+    "advertisedAddress",
+    "tlsCertificateFilePath",
+    "tlsKeyFilePath",
+    "tlsTrustCertsFilePath",
+)
+"""What a suite's file says that a proxy must know, too."""
 _ANYBODY = {"namespace_auth": {"anonymous": ["produce", "consume"]}}
 _TOKEN_ONLY = {"namespace_auth": {"token-principal": ["produce", "consume"]}}
 GRANTS: tuple[tuple[str, dict[str, object]], ...] = (
@@ -56,7 +69,7 @@ class Given(NamedTuple):
 def served(kind: str, given: Given) -> Iterator[dict[str, str]]:
     """Addresses of a fresh broker by scheme (``pulsar``, ``pulsar+ssl``, ``http``, ``https``), and ``token``.
 
-    ``kind`` is magnetar or pulsar.
+    ``kind`` is magnetar, pulsar, or ours as `places` has it.
     """
     with tempfile.TemporaryDirectory(prefix="magnetar-suite-") as directory:
         there = Path(directory)
@@ -76,14 +89,19 @@ def served(kind: str, given: Given) -> Iterator[dict[str, str]]:
             "basicAuthConf": str(given.passwords),
             **given.more,
         }
-        start = _pulsar if kind == "pulsar" else _magnetar
-        with start(there, given.conf, settings) as addresses:
+        encrypted = {"pulsar+ssl": f"localhost:{tls}", "https": f"localhost:{https}"}
+        with _starts(kind)(there, given.conf, settings) as addresses:
             _put_grants(addresses, _token(secret, "superUser"))
-            yield addresses | {
-                "pulsar+ssl": f"localhost:{tls}",
-                "https": f"localhost:{https}",
-                "token": _token(secret, "token-principal"),
-            }
+            yield encrypted | addresses | {"token": _token(secret, "token-principal")}
+
+
+_Start = Callable[[Path, Path, Mapping[str, str]], AbstractContextManager[dict[str, str]]]
+
+
+def _starts(kind: str) -> _Start:
+    if kind in ELSEWHERE:
+        return lambda _, conf, settings: _in_cluster(kind, conf, settings)
+    return _pulsar if kind == "pulsar" else _magnetar
 
 
 @contextmanager
@@ -95,6 +113,38 @@ def _magnetar(there: Path, conf: Path, settings: Mapping[str, str]) -> Iterator[
         yield {
             scheme: address.split(",")[0].replace("127.0.0.1", "localhost")
             for scheme, address in (pair.split("=") for pair in ready.split())
+        }
+
+
+@contextmanager
+def _in_cluster(place: str, conf: Path, settings: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Brokers that share the suite's file, each at ports of its own, and a proxy with the same certificate."""
+    common = {**read_properties(conf), **settings, "auto.create.namespaces.enable": "false"}
+    common = {name: value for name, value in common.items() if not _PORT.search(name)}
+    encrypted: dict[Broker | Proxy, tuple[int, int]] = {}
+
+    def own(server: Broker | Proxy) -> dict[str, object]:
+        tls, https = encrypted[server] = free_port(), free_port()
+        told: dict[str, object] = {
+            "pulsar.listeners": f"pulsar://127.0.0.1:{server.pulsar},pulsar+ssl://127.0.0.1:{tls}",
+            "http.listeners": f"http://127.0.0.1:{server.http},https://127.0.0.1:{https}",
+        }
+        if isinstance(server, Proxy):
+            return told | {name: common[name] for name in _OF_PROXIES}
+        # Brokers are no anonymous clients of each other: they log in, by a password of the cluster's own.
+        return told | {
+            "cluster.name": common["clusterName"],
+            "listeners": f"SASL_PLAINTEXT://127.0.0.1:{server.kafka}",
+        }
+
+    with cluster(place, PATIENT, own=own, conf=common) as (servers, addresses):
+        first = servers.proxy if place == "proxy" else servers.brokers[0]
+        tls, https = encrypted[first]
+        yield {
+            "pulsar": addresses["pulsar"].replace("127.0.0.1", "localhost"),
+            "http": addresses["http"].replace("127.0.0.1", "localhost"),
+            "pulsar+ssl": f"localhost:{tls}",
+            "https": f"localhost:{https}",
         }
 
 
@@ -171,3 +221,5 @@ def _request(url: str, method: str, token: str, body: object) -> int:
             return int(answer.status)
     except HTTPError as error:
         return error.code
+    except URLError:
+        return 503  # Kafka's port, by which servers of a cluster are known to be ready, may be there before HTTP's

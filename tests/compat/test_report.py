@@ -51,6 +51,25 @@ def test_what_passes_on_a_peer_passes_here_or_has_a_reason(suite: str, peer: str
     assert [test for test in broken if re.split("::|/", test)[-1] not in findings] == []
 
 
+ELSEWHERE = [
+    (suite, place)
+    for suite, runs in kept("suites").items()
+    for place in ("cluster", "proxy")
+    if place in runs
+]
+
+
+@pytest.mark.parametrize(("suite", "place"), ELSEWHERE)
+def test_what_passes_on_one_broker_passes_elsewhere_or_has_a_reason(suite: str, place: str) -> None:
+    findings = (COMPAT / "suites" / suite.replace("-", "_") / "FINDINGS.md").read_text()
+    runs = kept("suites")[suite]
+    ours, there = runs["magnetar"]["outcomes"], runs[place]["outcomes"]
+    broken = [
+        test for test, outcome in ours.items() if outcome == "passed" and there.get(test, outcome) != outcome
+    ]
+    assert [test for test in broken if re.split("::|/", test)[-1] not in findings] == []
+
+
 def test_cross_tests_differ_only_where_the_client_is_at_fault() -> None:
     results = kept("cross")
     fails_with_peers = [pair_of(each) for each in results["peers"] if not each["ok"]]

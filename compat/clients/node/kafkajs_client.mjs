@@ -89,12 +89,15 @@ const numbered = (name, count = VOLUME / 2) => numbers(count).map((i) => ({ valu
 
 /** Each producer's numbered values are all there, once, and within a partition in the order in which they were sent. */
 function complete(got, sent) {
-  const seen = {}, last = {};
-  for (const { partition, value } of got) {
+  const seen = {}, last = {}, offsets = new Map();
+  for (const { partition, offset, value } of got) {
     const [name, number] = text(value).split(" ");
     const place = `${name} in ${partition}`;
-    assert.ok(Number(number) > (last[place] ?? -1), `${place}: ${number} behind ${last[place]}`);
+    // Whoever finds one twice wants to know whether it is there twice, or was read twice.
+    const both = offsets.has(text(value)) ? ` (at offset ${offset}, before at ${offsets.get(text(value))})` : "";
+    assert.ok(Number(number) > (last[place] ?? -1), `${place}: ${number} behind ${last[place]}${both}`);
     last[place] = Number(number);
+    offsets.set(text(value), offset);
     (seen[name] ??= new Set()).add(number);
   }
   for (const [name, count] of Object.entries(sent)) assert.equal(seen[name]?.size, count, `records of ${name}`);

@@ -16,9 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from broker import standalone
+from places import ELSEWHERE
 from run import PYTHON
 
-from suites.kafka_served import AUTHORIZER, ours, served
+from suites.kafka_served import AUTHORIZER, in_cluster, ours, served
 from suites.kafka_served import KINDS as KINDS
 from suites.pytest_runs import PytestRun
 
@@ -45,6 +46,8 @@ PARTS = {
 }
 """The program's functions that are tests, each with those that write what it reads."""
 TEST_SECONDS = 120
+PART_SECONDS = 600
+"""Most of the program's parts carry a million messages, one by one, in Python."""
 SUITE_SECONDS = 1200
 
 
@@ -59,6 +62,10 @@ def serve(kind: str, source: Path) -> Iterator[str]:
     if kind == "magnetar":
         with standalone(*ours(SETTINGS), protocols=("schema-registry",)) as ready:
             yield ready
+        return
+    if kind in ELSEWHERE:
+        with in_cluster(kind, SETTINGS) as addresses:
+            yield " ".join(f"{protocol}={address}" for protocol, address in addresses.items())
         return
     with served(kind, *SETTINGS) as address:
         yield address
@@ -109,7 +116,7 @@ def _part(source: Path, environment: Mapping[str, str], part: str) -> tuple[str,
     try:
         done = subprocess.run(
             list(map(str, command)),
-            cwd=source, env=environment, capture_output=True, text=True, timeout=TEST_SECONDS, check=False,
+            cwd=source, env=environment, capture_output=True, text=True, timeout=PART_SECONDS, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return "late", ""

@@ -16,9 +16,9 @@ from pathlib import Path
 from run import HOME
 
 from suites.go_runs import GoPackage
+from suites.pulsar_served import KINDS as KINDS
 from suites.pulsar_served import Given, served
 
-KINDS = ("magnetar", "pulsar")
 MOVED = ("pulsar", "pulsaradmin")
 """In which folders the text names addresses."""
 PACKAGES = ("pulsar", "pulsaradmin/pkg/admin")

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from run import HOME
 
+from suites.pulsar_served import KINDS as KINDS
 from suites.pulsar_served import Given, served
 from suites.pytest_runs import PytestRun
 
-KINDS = ("magnetar", "pulsar")
 FILES = ("pulsar_test.py", "reader_test.py", "table_view_test.py", "schema_test.py", "asyncio_test.py")
 PLACES = {
     "pulsar": "pulsar://localhost:6650",
