@@ -9,14 +9,19 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import httpx
 import pytest
 
 from magnetar.metadata import ANY, Put
+from magnetar.pulsar.rest.app import make_app
+from magnetar.pulsar.rest.request import Address
 from magnetar.wire.pulsar.pulsar_pb2 import (
     BaseCommand,
+    CommandGetOrCreateSchema,
     CommandPartitionedTopicMetadata,
     CommandPartitionedTopicMetadataResponse,
     CommandProducer,
+    Schema,
 )
 from tests.pulsar import raw
 from tests.pulsar.inside import Inside, inside
@@ -75,3 +80,25 @@ async def test_its_partitions_are_read(domain: str) -> None:
         command.subscribe.force_topic_creation = False
         answer = await broker.client().ask(command)
         assert answer.type == BaseCommand.SUCCESS, answer.error.message
+
+
+async def test_its_schema_is_made() -> None:
+    async with deaf() as broker:
+        schema = Schema(name="s", type=Schema.String, schema_data=b"")
+        asked = CommandGetOrCreateSchema(request_id=1, topic=called("persistent"), schema=schema)
+        answer = await broker.client().ask(
+            BaseCommand(type=BaseCommand.GET_OR_CREATE_SCHEMA, getOrCreateSchema=asked)
+        )
+        told = answer.getOrCreateSchemaResponse
+        assert not told.HasField("error_code"), told.error_message
+
+
+@pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
+async def test_the_admin_rest_knows_it_and_its_namespace(domain: str) -> None:
+    async with deaf() as broker:
+        own = Address("pulsar://here:6650", "", "http://here:8080", "")
+        transport = httpx.ASGITransport(make_app(broker.services, lambda: own))
+        async with httpx.AsyncClient(transport=transport, base_url="http://here:8080/admin/v2") as client:
+            assert (await client.get(f"/namespaces/{NAMESPACE}/bundles")).status_code == 200
+            told = await client.get(f"/{domain}/{NAMESPACE}/made-elsewhere/partitions")
+            assert (told.status_code, told.json()) == (200, {"partitions": 3})
