@@ -82,6 +82,30 @@ async def test_its_partitions_are_read(domain: str) -> None:
         assert answer.type == BaseCommand.SUCCESS, answer.error.message
 
 
+@pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
+async def test_partitions_that_were_added_are_told_written_and_read(domain: str) -> None:
+    async with deaf() as broker:
+        client = broker.client()
+        first = CommandProducer(topic=called(domain, 0), producer_id=1, request_id=1)
+        answer = await client.ask(BaseCommand(type=BaseCommand.PRODUCER, producer=first))
+        assert answer.type == BaseCommand.PRODUCER_SUCCESS, answer.error.message
+        path = f"/admin/partitioned-topics/{TOPIC.format(domain)}"
+        await broker.broker.metadata.store.commit([Put(path, b'{"partitions":5}', ANY)])
+        added = CommandProducer(topic=called(domain, 3), producer_id=2, request_id=2)
+        answer = await client.ask(BaseCommand(type=BaseCommand.PRODUCER, producer=added))
+        assert answer.type == BaseCommand.PRODUCER_SUCCESS, answer.error.message
+        await broker.broker.metadata.store.commit([Put(path, b'{"partitions":6}', ANY)])
+        answer = await client.ask(raw.subscribe(called(domain, 5)))
+        assert answer.type == BaseCommand.SUCCESS, answer.error.message
+        await broker.broker.metadata.store.commit([Put(path, b'{"partitions":7}', ANY)])
+        asked = CommandPartitionedTopicMetadata(topic=called(domain, 6), request_id=1)
+        answer = await client.ask(
+            BaseCommand(type=BaseCommand.PARTITIONED_METADATA, partitionMetadata=asked)
+        )
+        told = answer.partitionMetadataResponse
+        assert told.response == CommandPartitionedTopicMetadataResponse.Success, told.message
+
+
 async def test_its_schema_is_made() -> None:
     async with deaf() as broker:
         schema = Schema(name="s", type=Schema.String, schema_data=b"")

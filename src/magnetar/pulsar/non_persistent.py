@@ -247,7 +247,7 @@ class NonPersistentTopics:
         if not ownership.is_mine(name.topic, name.partition or 0):
             raise NotOwned(str(name), ownership.owner(name.topic, name.partition or 0))
         topic = self.find(name)
-        if topic is None:
+        if topic is None or (name.partition or 0) >= topic.partitions:
             await self._broker.learn(name.topic.namespace_name, name.topic)
             topic = self.find(name)
         if topic is None:

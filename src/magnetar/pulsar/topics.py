@@ -131,8 +131,9 @@ class PulsarTopics:
         return self._broker.get(str(name.topic))
 
     async def known(self, name: PulsarName) -> Topic | None:
-        """Return a topic as `find` does, but only after a look at metadata say that there is none."""
-        if (topic := self.find(name)) is None:
+        """Return a topic as `find` does; that it, or its partition, is not there is said after a look at metadata."""
+        topic = self.find(name)
+        if topic is None or (name.partition or 0) >= topic.partitions:
             await self._broker.learn(name.topic.namespace_name, name.topic)
             topic = self.find(name)
         return topic
