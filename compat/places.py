@@ -22,6 +22,8 @@ PLACES = {"standalone": STANDALONE, "cluster": "cluster", "proxy": "proxy"}
 """What a place is called on the command line, and in results."""
 ELSEWHERE = ("cluster", "proxy")
 BROKERS = 2
+PATIENCE_S = 900
+"""How long each server may take to start."""
 PATIENT = "metadata.session.ms=10000"
 """For suites that kill nobody: a busy machine that lets a broker wait for its turn is no end of that broker."""
 
@@ -47,6 +49,8 @@ class OurCluster(Cluster):
         self.conf = conf
         self.own = own
         super().__init__(directory, brokers=BROKERS)
+        for each in (self.zookeeper, *self.bookies, *self.brokers, self.proxy):
+            each.patience_s = PATIENCE_S  # what else the machine does is no fault of theirs
 
     def broker(self, number: int, directory: Path) -> Broker:
         conf, given, own = self.conf, self.given, self.own

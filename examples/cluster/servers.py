@@ -32,11 +32,13 @@ appender.out.layout.pattern = %d %-5p [%t] %c{1}: %m%n
 rootLogger.level = warn
 rootLogger.appenderRef.out.ref = out
 """
-_PATIENCE_S = 120
 
 
 class Server:
     """One process, and the port by which it is known to be ready."""
+
+    patience_s = 120
+    """How long it may take to start before it is given up."""
 
     def __init__(self, name: str, command: Sequence[str | Path], port: int, log: Path) -> None:
         self.name = name
@@ -54,7 +56,7 @@ class Server:
 
     def wait(self) -> None:
         """Return once it can be connected to."""
-        end = time.monotonic() + _PATIENCE_S
+        end = time.monotonic() + self.patience_s
         while not self._is_ready():
             if self._process is None or self._process.poll() is not None or time.monotonic() > end:
                 raise SystemExit(f"{self.name} did not start; see {self.log}")

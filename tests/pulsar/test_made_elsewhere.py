@@ -99,9 +99,7 @@ async def test_partitions_that_were_added_are_told_written_and_read(domain: str)
         assert answer.type == BaseCommand.SUCCESS, answer.error.message
         await broker.broker.metadata.store.commit([Put(path, b'{"partitions":7}', ANY)])
         asked = CommandPartitionedTopicMetadata(topic=called(domain, 6), request_id=1)
-        answer = await client.ask(
-            BaseCommand(type=BaseCommand.PARTITIONED_METADATA, partitionMetadata=asked)
-        )
+        answer = await client.ask(BaseCommand(type=BaseCommand.PARTITIONED_METADATA, partitionMetadata=asked))
         told = answer.partitionMetadataResponse
         assert told.response == CommandPartitionedTopicMetadataResponse.Success, told.message
 
