@@ -64,22 +64,27 @@ async function produce(topic, messages, { acks = -1, compression = CompressionTy
 /** A member of a group that collects what it is given. */
 async function member(topic, groupId, config = {}, options = {}) {
   const consumer = kafka.consumer({ groupId, heartbeatInterval: 300, sessionTimeout: 10000, rebalanceTimeout: 10000, ...config });
-  const self = { consumer, seen: [], owned: 0, joins: 0, leave: () => consumer.disconnect() };
+  const self = { consumer, seen: [], there: new Map(), owned: 0, joins: 0, leave: () => consumer.disconnect() };
   consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
     self.joins += 1;
     self.owned = Object.values(payload.memberAssignment).flat().length;
   });
   await consumer.connect();
   await consumer.subscribe({ topic, fromBeginning: true });
-  await consumer.run({ autoCommit: false, ...options, eachMessage: async ({ partition, message }) => self.seen.push({ partition, ...message }) });
+  await consumer.run({ autoCommit: false, ...options, eachMessage: async ({ partition, message }) => {
+    const read = { partition, ...message }, place = `${partition} ${message.offset}`;
+    self.seen.push(read);
+    if (!self.there.has(place)) self.there.set(place, read);
+  } });
   return self;
 }
 
+/** What is in a topic. A reader that loses its session begins anew, for it commits nothing: what it reads twice is there once. */
 async function readTopic(topic, count) {
   const reader = await member(topic, fresh("reader"));
   try {
-    await until(`${count} records`, () => reader.seen.length >= count);
-    return reader.seen;
+    await until(`${count} records`, () => reader.there.size >= count);
+    return [...reader.there.values()];
   } finally {
     await reader.leave();
   }
@@ -93,7 +98,6 @@ function complete(got, sent) {
   for (const { partition, offset, value } of got) {
     const [name, number] = text(value).split(" ");
     const place = `${name} in ${partition}`;
-    // Whoever finds one twice wants to know whether it is there twice, or was read twice.
     const both = offsets.has(text(value)) ? ` (at offset ${offset}, before at ${offsets.get(text(value))})` : "";
     assert.ok(Number(number) > (last[place] ?? -1), `${place}: ${number} behind ${last[place]}${both}`);
     last[place] = Number(number);
