@@ -6,9 +6,12 @@ import asyncio
 import os
 import random
 import struct
+import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from hypothesis import given, settings
@@ -18,20 +21,24 @@ from magnetar.broker import slices
 from magnetar.broker.limits import Limits as TopicLimits
 from magnetar.broker.limits import Persistence, Quota, Rate
 from magnetar.broker.names import TopicName
+from magnetar.broker.shares.linked import Claimed
+from magnetar.broker.shares.share_partition import Standing
 from magnetar.broker.topic import Topic
 from magnetar.ledger.cursor import Cursor, Start
 from magnetar.ledger.errors import StorageFailed
 from magnetar.ledger.memory import MemoryEngine
-from magnetar.ledger.port import Flush, LedgerPolicy, ManagedLedger, Pending, Position
+from magnetar.ledger.port import Flush, LedgerPolicy, ManagedLedger, Pending, Position, StoredEntry
 from magnetar.metadata import MemoryStore
 from magnetar.pulsar import backlog
 from magnetar.pulsar.backlog import EVICTION
+from magnetar.pulsar.dispatch import deliveries
 from magnetar.pulsar.dispatch.acknowledgements import Acknowledgements
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.consumer import Consumer
-from magnetar.pulsar.dispatch.deliveries import HASH_RANGE, Deliveries, Place
+from magnetar.pulsar.dispatch.deliveries import HASH_RANGE, Deliveries, Delivery, Place
 from magnetar.pulsar.dispatch.key_shared import KeyShared
 from magnetar.pulsar.dispatch.keys import Division, Halves, HashRanges
+from magnetar.pulsar.dispatch.linked import LinkedWork
 from magnetar.pulsar.dispatch.reading import Readings, UnackedLimits
 from magnetar.pulsar.dispatch.shared import Shared
 from magnetar.pulsar.dispatch.single_active import SingleActive
@@ -43,6 +50,7 @@ from magnetar.pulsar.rate_limits import RateLimit
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.records.compression import Buffer
 from magnetar.wire.pulsar.frames import read_frame
+from magnetar.wire.pulsar.pulsar_pb2 import MessageMetadata
 from tests.ledger.cursors import mark_of
 from tests.ledger.entries import prepared
 from tests.pulsar.raw import entry
@@ -237,6 +245,89 @@ async def test_acknowledged_parts_of_a_batch_make_room_for_the_next() -> None:
     home.subscription.acknowledge(consumer, ear.heard[0][0], 0b1)  # one of the ten is left
     await settle()
     assert (len(ear.heard), consumer.unacked) == (2, 11)
+
+
+async def test_a_batch_that_is_acknowledged_once_for_each_of_its_messages_is_read_from_storage_for_none() -> (
+    None
+):
+    """Clients do so; a linked share group would have to look each of them up."""
+    home = await house("shared")
+    queue, reads = Books(), []
+    subscription = home.subscription
+    assert isinstance(subscription, Shared)
+
+    async def find() -> bool:
+        return True
+
+    subscription.link = LinkedWork(subscription, home.log, find, within_batches=True)
+    await subscription.link.join(queue)
+    read = home.log.entry
+    home.log.entry = lambda position: reads.append(position) or read(position)  # type: ignore[method-assign,func-returns-value]
+    for _ in range(20):
+        home.log.append((entry(b"x", num_messages_in_batch=10),), messages=10, timestamp_ms=1)
+    consumer, ear = home.join(200)
+    await settle()
+    places = [place for place, *_ in ear.heard]
+    assert len(places) == 20
+    for place in places:
+        for left in range(9, -1, -1):
+            subscription.acknowledge(consumer, place, (1 << left) - 1 or None)
+        for _ in range(10):
+            subscription.acknowledge(consumer, place, None)
+    await settle()
+    assert reads == []
+    assert queue.done == set(range(200))
+    subscription.acknowledge(consumer, places[0], None)
+    await settle()
+    assert reads == []
+
+
+class Books(MagicMock):
+    """A share partition that lets the subscription have everything."""
+
+    start_offset = 0
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.done: set[int] = set()
+
+    def standing(self, first: int, last: int) -> Standing:
+        return Standing.FREE
+
+    def done_within(self, first: int, last: int) -> int:
+        return 0
+
+    def claim(self, first: int, last: int) -> Claimed:
+        return Claimed(0, 1)
+
+    def accept(self, first: int, last: int) -> None:
+        self.done.update(range(first, last + 1))
+
+
+async def test_to_convert_many_batches_of_kafkas_gives_others_their_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def slowly(entry: StoredEntry) -> Delivery:
+        time.sleep(0.002)
+        return Delivery(
+            (entry.ledger_id, entry.entry_id), entry.last_offset, 1, b"", MessageMetadata(), False
+        )
+
+    monkeypatch.setattr(deliveries, "_foreign", slowly)
+    monkeypatch.setattr(deliveries, "unpacked_bytes", len)
+    foreign = [StoredEntry(1, number, number, bytes(64)) for number in range(50)]
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(others())
+    assert len(await Deliveries(0).deliveries(foreign)) == 50
+    other.cancel()
+    assert turns >= 40
 
 
 async def test_messages_wait_for_their_time_and_others_pass_them() -> None:

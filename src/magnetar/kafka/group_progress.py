@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from magnetar.broker.core import Broker
 from magnetar.broker.progress import GroupIsActive, Read
-from magnetar.kafka.coordinators.facts import Committer, OffsetCommit
+from magnetar.kafka.coordinators.facts import MOVED_BY_PULSAR, Committer, OffsetCommit
 from magnetar.kafka.coordinators.groups import GroupCoordinator
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.wire.kafka.errors import ErrorCode
 
 _NEWEST_COMMIT_VERSION = 9
-_SENT_BY_PULSAR = "moved by Pulsar"
 
 
 class GroupProgress:
@@ -45,7 +44,7 @@ class GroupProgress:
     async def move(self, read: Read, offset: int, *, though_active: bool = False) -> None:
         """Commit for a group; raise `GroupIsActive` if it has members, or is not loaded yet."""
         topic = self._broker.topic(read.topic)
-        commit = OffsetCommit(topic.kafka_name, topic.topic_id, read.partition, offset, -1, _SENT_BY_PULSAR)
+        commit = OffsetCommit(topic.kafka_name, topic.topic_id, read.partition, offset, -1, MOVED_BY_PULSAR)
         who = Committer(is_broker=though_active)
         try:
             await self._groups.commit(read.group, who, [commit], _NEWEST_COMMIT_VERSION, tell=False)

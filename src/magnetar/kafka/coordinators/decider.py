@@ -171,17 +171,23 @@ class GroupsDecider:
         if request.member_epoch < 0:
             return self.share.leave(group, request)
         decision = self.share.heartbeat(group, request, caller, now_ms)
-        self._kinds.take(group)
-        return decision
+        return replace(decision, facts=(*self._take_share(group), *decision.facts))
 
     def make_share_group(self, group_id: str) -> Decision[ShareGroup]:
         """Return a share group; one that is not there is made, and nobody is in it."""
         from magnetar.kafka.coordinators.share.facts import group_fact
 
-        known = group_id in self.groups
         group = self._kinds.share(group_id, create=True)
+        known = self.groups.get(group_id) is group
+        ended = self._take_share(group)
+        return Decision((*ended, *(() if known else (group_fact(group),))), group)
+
+    def _take_share(self, group: ShareGroup) -> tuple[Stated, ...]:
+        """Give a share group its name; what stood there for a linked subscription ends, offsets and all."""
+        known = self.groups.get(group.group_id)
+        ended = () if known is None or known is group else self.offsets.delete_group(group.group_id).facts
         self._kinds.take(group)
-        return Decision(() if known else (group_fact(group),), group)
+        return ended
 
     def streams_heartbeat(
         self, request: StreamsGroupHeartbeatRequest, caller: Caller, now_ms: int

@@ -37,6 +37,10 @@ _OFFSET_TAIL = Struct(">qBBB16s")
 """Commit timestamp; one tagged field: number 0, 16 bytes, the topic's id."""
 
 
+MOVED_BY_PULSAR = "moved by Pulsar"
+"""What the metadata of an offset says that consumers of a linked subscription, or Pulsar's tools, brought there."""
+
+
 class Committed(NamedTuple):
     """What a group committed for one partition; timestamps in ms, -1 for none."""
 

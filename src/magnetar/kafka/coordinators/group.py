@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from magnetar.kafka.coordinators.decision import Token
-from magnetar.kafka.coordinators.facts import Committed, Committer, OffsetCommit
+from magnetar.kafka.coordinators.facts import MOVED_BY_PULSAR, Committed, Committer, OffsetCommit
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.malformed import WireError
@@ -174,6 +174,18 @@ class ClassicGroup:
     def is_empty(self) -> bool:
         """Whether nobody is in it."""
         return self.state is GroupState.EMPTY
+
+    @property
+    def is_shadow(self) -> bool:
+        """Whether it only stands for what a linked subscription is done with: no client of Kafka's knows of it."""
+        return (
+            self.is_empty
+            and self.stored is None
+            and bool(self.offsets)
+            and all(
+                kept.metadata == MOVED_BY_PULSAR for rows in self.offsets.values() for kept in rows.values()
+            )
+        )
 
     def check_committer(
         self, who: Committer, commits: Sequence[OffsetCommit], api_version: int, *, in_transaction: bool

@@ -74,11 +74,11 @@ class Kinds:
         return ConsumerGroup(group_id, offsets=known.offsets), ended
 
     def share(self, group_id: str, *, create: bool) -> ShareGroup:
-        """Return the share group of that name; one of another kind gives way to none."""
+        """Return the share group of that name; of other kinds only what stands for a linked subscription gives way."""
         known = self.groups.get(group_id)
         if is_share(known):
             return known
-        if known is None and create:
+        if create and (known is None or (isinstance(known, ClassicGroup) and known.is_shadow)):
             from magnetar.kafka.coordinators.share.group import ShareGroup
 
             return ShareGroup(group_id)

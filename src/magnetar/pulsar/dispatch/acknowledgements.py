@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from magnetar.broker.slices import PacedTurns
@@ -51,7 +52,7 @@ class Acknowledgements:
         self._partly_bytes = (
             0  # at most so many: what the cursor passes over is taken off when there is no room
         )
-        self._waiting: list[Place] = []
+        self._waiting: set[Place] = set()
         self._timer: asyncio.TimerHandle | None = None
 
     def check(self, place: Place) -> None:
@@ -95,11 +96,15 @@ class Acknowledgements:
     def done(self, place: Place) -> None:
         """Be done with an entry."""
         self.partly.pop(place, None)
-        self._waiting.append(place)
+        self._waiting.add(place)
         if len(self._waiting) >= _MAX_WAITING:
             self.flush()
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_DELAY_S, self._turns.add, self.flush)
+
+    def is_done(self, place: Place) -> bool:
+        """Whether an entry is done with, whole."""
+        return place in self._waiting or self._cursor.is_done_with(Position(*place))
 
     def done_but(self, place: Place, remaining: int) -> bool:
         """Be done with a batch but for the messages that ``remaining`` says; tell whether any of them is left."""
@@ -152,7 +157,7 @@ class Acknowledgements:
             self._timer.cancel()
             self._timer = None
         if self._waiting:
-            waiting, self._waiting = self._waiting, []
+            waiting, self._waiting = self._waiting, set()
             try:
                 self._cursor.delete_ranges(_runs(waiting))
             except LedgerError as error:
@@ -180,12 +185,11 @@ class Acknowledgements:
             del self.partly[place]
 
 
-def _runs(places: list[Place]) -> list[tuple[Position, Position]]:
+def _runs(places: Iterable[Place]) -> list[tuple[Position, Position]]:
     """Join entries that follow each other into ranges, from first to last."""
-    places.sort()
     runs: list[tuple[Position, Position]] = []
-    for ledger_id, entry_id in places:
-        if runs and runs[-1][1].ledger_id == ledger_id and runs[-1][1].entry_id + 1 >= entry_id:
+    for ledger_id, entry_id in sorted(places):
+        if runs and runs[-1][1].ledger_id == ledger_id and runs[-1][1].entry_id + 1 == entry_id:
             runs[-1] = runs[-1][0], Position(ledger_id, entry_id)
         else:
             runs.append((Position(ledger_id, entry_id), Position(ledger_id, entry_id)))

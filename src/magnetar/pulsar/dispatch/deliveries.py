@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
+from magnetar.broker.slices import sliced
 from magnetar.ledger.port import StoredEntry
 from magnetar.pulsar.dispatch.murmur import murmur3_32
 from magnetar.records.compression import Buffer
@@ -69,7 +70,7 @@ class Deliveries:
     async def deliveries(self, entries: Iterable[StoredEntry]) -> list[Delivery]:
         """Return one delivery per entry; raise ``EntryCorrupt``, which names the entry."""
         found = []
-        for entry in entries:
+        async for entry in sliced(iter(entries)):  # to convert hundreds of Kafka's batches takes a while
             data = entry.data
             at = 6 + int.from_bytes(data[2:6], "big")
             if data[at : at + 2] == _PLAIN:

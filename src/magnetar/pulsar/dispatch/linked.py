@@ -319,7 +319,9 @@ class LinkedWork:
 
     async def _span(self, place: Place) -> Span:
         """Look up where an entry lies; raise ``PulsarError`` for none, or ``LedgerError``."""
-        size = await self._acks.stored_batch_size(place)
+        size = self._acks.batch_size(place)
+        if size is None:
+            size = await self._acks.stored_batch_size(place)
         last = (await self._log.entry(Position(*place))).last_offset
         return Span(last - size + 1, last)
 

@@ -262,8 +262,10 @@ class Shared(Subscription):
 
     def acknowledge(self, consumer: Consumer, place: Place, remaining: int | None) -> None:
         known = None if self.link is None else self.pending_of(place)
+        # Clients name a batch once for each of its messages: all but the first say what the books know.
+        again = self.link is not None and known is None and self.acks.is_done(place)
         super().acknowledge(consumer, place, remaining)
-        if self.link is not None:
+        if self.link is not None and not again:
             self.link.acknowledged(place, known, remaining)
         left = self._partly.get(place)
         pending = consumer.pending.get(place)
