@@ -29,7 +29,7 @@ def test_versions_are_those_of_brokers(key: int) -> None:
 
 def test_an_unknown_api_has_no_versions() -> None:
     assert not versions_of(999)
-    assert not versions_of(ApiKey.SHARE_FETCH)
+    assert not versions_of(ApiKey.READ_SHARE_GROUP_STATE)
 
 
 @pytest.mark.parametrize("key", sorted(APIS.keys() & ROUTE_BY_KEY.keys()), ids=lambda key: API_KEYS[key][0])
@@ -61,6 +61,9 @@ def test_answers_that_name_brokers_are_told_in_other_words() -> None:
 
 _NAME_OTHERS = {ApiKey.DESCRIBE_ACLS: "of clients", ApiKey.DELETE_ACLS: "of clients"}
 _NAME_OTHERS |= dict.fromkeys((ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_DESCRIBE), "of members")
+_NAME_OTHERS |= dict.fromkeys(
+    (ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE), "left out where answers are joined"
+)
 """Answers with such a field that is no broker's, and whose it is."""
 
 

@@ -182,6 +182,26 @@ APIS: dict[int, Api] = {
         Way.COORDINATORS, KeyRows("group_ids", ""), KeyRows("groups", "group_id")
     ),
     ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: _by_group(),
+    ApiKey.SHARE_GROUP_HEARTBEAT: _by_group(),
+    ApiKey.SHARE_GROUP_DESCRIBE: Api(
+        Way.COORDINATORS, KeyRows("group_ids", ""), KeyRows("groups", "group_id")
+    ),
+    # Records are held in a session with each leader: `magnetar.proxy.kafka.sharing`.
+    ApiKey.SHARE_FETCH: Api(
+        Way.LEADERS,
+        PartitionRows("topics", "", "topic_id", "partitions", "partition_index"),
+        PartitionRows("responses", "", "topic_id", "partitions", "partition_index"),
+    ),
+    ApiKey.SHARE_ACKNOWLEDGE: Api(
+        Way.LEADERS,
+        PartitionRows("topics", "", "topic_id", "partitions", "partition_index"),
+        PartitionRows("responses", "", "topic_id", "partitions", "partition_index"),
+    ),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: Api(
+        Way.COORDINATORS, KeyRows("groups", "group_id"), KeyRows("groups", "group_id")
+    ),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: _by_group(),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: _by_group(),
     ApiKey.LIST_CONFIG_RESOURCES: _ANY,
     ApiKey.ALTER_REPLICA_LOG_DIRS: _CONTROLLER,
     ApiKey.UPDATE_FEATURES: _CONTROLLER,
@@ -195,20 +215,13 @@ NOT_PASSED: dict[int, str] = {
 }
 NOT_PASSED |= dict.fromkeys(
     (
-        ApiKey.SHARE_GROUP_HEARTBEAT,
-        ApiKey.SHARE_GROUP_DESCRIBE,
-        ApiKey.SHARE_FETCH,
-        ApiKey.SHARE_ACKNOWLEDGE,
         ApiKey.INITIALIZE_SHARE_GROUP_STATE,
         ApiKey.READ_SHARE_GROUP_STATE,
         ApiKey.WRITE_SHARE_GROUP_STATE,
         ApiKey.DELETE_SHARE_GROUP_STATE,
         ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
-        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
-        ApiKey.ALTER_SHARE_GROUP_OFFSETS,
-        ApiKey.DELETE_SHARE_GROUP_OFFSETS,
     ),
-    "records are acquired in a session with each leader, which ends with its connection",
+    "brokers ask each other so, by their own addresses",
 )
 """APIs that clients are not offered here, and why."""
 

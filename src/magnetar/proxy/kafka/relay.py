@@ -17,6 +17,7 @@ from magnetar.client.forwarding import ForwardingConnection
 from magnetar.kafka.fetch_sessions import FetchSessions
 from magnetar.kafka.handlers import ROUTE_BY_KEY
 from magnetar.kafka.pace import paced
+from magnetar.kafka.shares.sessions import ShareSessions
 from magnetar.proxy.figures import RelayFigures
 from magnetar.proxy.kafka.apis import APIS, Api, KeyRows, PartitionRows, Way, versions_of
 from magnetar.proxy.kafka.brokers import NoCoordinator
@@ -24,6 +25,7 @@ from magnetar.proxy.kafka.fetching import MOVED, Fetching, framed, within_bounds
 from magnetar.proxy.kafka.request import ProxiedRequest, as_it_came, written
 from magnetar.proxy.kafka.rewriting import REWRITTEN, Place, leaders
 from magnetar.proxy.kafka.routes import Routes, TopicKey
+from magnetar.proxy.kafka.sharing import Sharing
 from magnetar.proxy.kafka.spreading import (
     codes_in,
     cut_keys,
@@ -80,6 +82,7 @@ class Relay:
         sessions: FetchSessions,
         account: Account,
         within_s: float,
+        share_sessions: ShareSessions,
     ) -> None:
         self.upstreams = upstreams
         self.place = place
@@ -89,6 +92,8 @@ class Relay:
         self._sessions = sessions
         self._fetching = Fetching(sessions, account, upstreams.connect, upstreams.let_go, within_s)
 
+        self._sharing = Sharing(share_sessions, account, upstreams.connect, within_s)
+
     @property
     def routes(self) -> Routes:
         """Who leads what, as far as is known."""
@@ -97,11 +102,12 @@ class Relay:
     @property
     def held_bytes(self) -> int:
         """Answers that have come and are not asked for yet."""
-        return self._fetching.held_bytes
+        return self._fetching.held_bytes + self._sharing.held_bytes
 
     def close(self) -> None:
         """Give up what is asked."""
         self._fetching.close()
+        self._sharing.close()
         self._sessions.forget(self._account)
 
     async def find_leaders(self, topics: Iterable[TopicKey]) -> None:
@@ -191,6 +197,8 @@ class Relay:
             request = await self._decoded(request_class(ApiKey.FETCH), body, header)
             fetched = await self._fetching.fetch(request, header, self.routes, self.find_leaders)
             return written(header, fetched)
+        if header.api_key in (ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE):
+            return await self._shared(header, body)
         if header.api_key == ApiKey.DESCRIBE_CONFIGS:
             return await self._configs(header, frame, body)
         if api.way is Way.ANY:
@@ -206,6 +214,15 @@ class Relay:
                 return await self._passed(header, frame, self._anybody)
             return await self._passed(header, frame, partial(self._coordinator, api.kind, key))
         return await self._by_rows(header, frame, request, api)
+
+    async def _shared(self, header: RequestHeader, body: memoryview) -> Sequence[Buffer]:
+        asked: Any = await self._decoded(request_class(header.api_key), body, header)
+        answer: Any
+        if header.api_key == ApiKey.SHARE_FETCH:
+            answer = await self._sharing.fetch(asked, header, self.routes, self.find_leaders)
+        else:
+            answer = await self._sharing.acknowledge(asked, header, self.routes)
+        return written(header, answer)
 
     async def _configs(self, header: RequestHeader, frame: memoryview, body: memoryview) -> Sequence[Buffer]:
         """Tell of the one broker that clients know what the controller tells of itself."""

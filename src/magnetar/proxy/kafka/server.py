@@ -17,6 +17,7 @@ from magnetar.client.security import ClientSecurity
 from magnetar.kafka.fetch_sessions import ROW_BYTES, FetchSessions
 from magnetar.kafka.reading import Reading, ReadingState
 from magnetar.kafka.settings import KafkaSettings
+from magnetar.kafka.shares.sessions import ShareSessions
 from magnetar.proxy.figures import RelayFigures
 from magnetar.proxy.kafka.brokers import Brokers, name_of
 from magnetar.proxy.kafka.client import ProxiedClient
@@ -32,6 +33,7 @@ _WRITE_HIGH_BYTES = 64 << 10
 _SESSIONS_PART = 4
 _LOOK_S = 1.0
 _STUCK_S = 30.0
+_MAX_SHARE_SESSIONS = 10_000
 
 
 class KafkaProxy:
@@ -68,6 +70,11 @@ class KafkaProxy:
             settings.of(KafkaSettings).max_incremental_fetch_session_cache_slots,
             settings.connections.memory_requests_bytes // _SESSIONS_PART // ROW_BYTES,
             memory.account(lambda: None, known=True),
+        )
+        self._share_sessions = ShareSessions(
+            lambda: _MAX_SHARE_SESSIONS,
+            memory.account(lambda: None, known=True),
+            lambda session: None,
         )
         self.idle_poll = IdlePoll(settings.connections.idle_poll_time_us / 1e6)
         self._timer: asyncio.TimerHandle | None = None
@@ -112,7 +119,13 @@ class KafkaProxy:
             upstreams,
             login,
             lambda client: Relay(
-                upstreams, place, self.figures, self._sessions, client.account, self.brokers.request_s
+                upstreams,
+                place,
+                self.figures,
+                self._sessions,
+                client.account,
+                self.brokers.request_s,
+                self._share_sessions,
             ),
             peer,
             socket.frames,

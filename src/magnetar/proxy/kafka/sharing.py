@@ -1,0 +1,443 @@
+"""ShareFetch and ShareAcknowledge (KIP-932), of as many brokers as lead what one member's session follows.
+
+A member has one session, with the proxy, which has one with each leader, in the member's name, on a connection of its
+own: a broker's session is its connection's, and what the member holds there is free again when that ends.
+
+What a broker gives is held by the member from then on, so nothing is asked for that is not passed on with the answer at
+hand. With several leaders each is asked for its part, and for a moment at a time while none of them has anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+from magnetar.broker.memory import Account
+from magnetar.client.errors import ClientError
+from magnetar.client.forwarding import ForwardingConnection
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.kafka.shares.sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    MAX_EPOCH,
+    MAX_ROWS,
+    SessionKey,
+    SharedPartition,
+    ShareSession,
+    ShareSessions,
+)
+from magnetar.proxy.kafka.fetching import MOST_BYTES, MOVED, framed
+from magnetar.proxy.kafka.routes import Routes, TopicKey
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.header import RequestHeader, decode_response_header
+from magnetar.wire.kafka.messages import response_class
+from magnetar.wire.kafka.messages import share_acknowledge_request as acknowledging
+from magnetar.wire.kafka.messages import share_acknowledge_response as acknowledged
+from magnetar.wire.kafka.messages import share_fetch_request as fetching
+from magnetar.wire.kafka.messages import share_fetch_response as fetched
+
+_MOMENT_MS = 50
+_LONGEST_WAIT_MS = 60_000
+Where = SharedPartition
+Said = dict[Where, Any]
+"""What a member says of records, by partition, as it came."""
+
+
+@dataclass(slots=True, eq=False)
+class _Leading:
+    """A member's session with one leader."""
+
+    epoch: int = INITIAL_EPOCH
+    partitions: set[Where] = field(default_factory=set)
+
+    def next_epoch(self) -> int:
+        """Return the number of the next request."""
+        epoch = self.epoch
+        self.epoch = 1 if epoch == MAX_EPOCH else epoch + 1
+        return epoch
+
+
+@dataclass(slots=True, eq=False)
+class _Member:
+    """What is known of a member's session, beside what it follows."""
+
+    leaders: dict[int, _Leading] = field(default_factory=dict)
+    owners: dict[Where, int | None] = field(default_factory=dict)
+    seen: int = -1
+    """Of `Routes.changes`; -1 if the owners are to be looked up anew."""
+    turn: int = 0
+
+    def cut(self, said: Said) -> dict[int, Said]:
+        """Return by leader what is said of what it gave."""
+        found: dict[int, Said] = {}
+        for where, batches in said.items():
+            for owner, leading in self.leaders.items():
+                if where in leading.partitions:
+                    found.setdefault(owner, {})[where] = batches
+        return found
+
+
+class Sharing:
+    """The share sessions of one client. ``connect`` gives a connection to a broker that nobody else uses."""
+
+    def __init__(
+        self,
+        sessions: ShareSessions,
+        account: Account,
+        connect: Callable[[int | None], Awaitable[ForwardingConnection]],
+        within_s: float,
+    ) -> None:
+        self.held_bytes = 0
+        """What some leaders have answered, while it is waited for the others."""
+        self._sessions = sessions
+        self._account = account
+        self._connect = connect
+        self._within_s = within_s
+        self._members: dict[SessionKey, _Member] = {}
+        self._connections: dict[int, ForwardingConnection] = {}
+
+    def close(self) -> None:
+        """The client is gone: end the connections, and with them all that its members hold."""
+        self._sessions.forget(self._account)
+        self._members.clear()
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    # -- the two APIs. They raise `ClientError` where nobody knows what became of what a member said.
+
+    async def fetch(
+        self,
+        request: fetching.ShareFetchRequest,
+        header: RequestHeader,
+        routes: Routes,
+        find_leaders: Callable[[Iterable[TopicKey]], Awaitable[None]],
+    ) -> fetched.ShareFetchResponse:
+        """Answer a ShareFetch."""
+        try:
+            said = _said(request.topics)
+            session, member = self._session(request, said)
+            self._follow(request, session, member)
+        except CoordinatorRefused as refused:
+            return fetched.ShareFetchResponse(error_code=refused.code, error_message=str(refused))
+        time = asyncio.get_running_loop().time
+        until = time() + min(max(request.max_wait_ms, 0), _LONGEST_WAIT_MS) / 1000
+        rows: dict[Where, Any] = {}
+        answer = fetched.ShareFetchResponse()
+        wait_ms = 0
+        while True:
+            await self._find(session, member, routes, find_leaders)
+            parts = _fetches(request, member, said, wait_ms)
+            for where in said.keys() - {each for part in member.cut(said).values() for each in part}:
+                rows[where] = _fetch_row(where, acknowledge_error_code=ErrorCode.INVALID_RECORD_STATE)
+            said = {}  # once is enough
+            for where, owner in member.owners.items():
+                if owner is None:
+                    rows[where] = _fetch_row(where, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            refused_by = await self._gather(header, parts, member, routes, rows, answer)
+            if refused_by is not None:
+                self._forget(session)
+                return fetched.ShareFetchResponse(
+                    error_code=refused_by.error_code, error_message=refused_by.error_message
+                )
+            has_news = any(row.acquired_records or row.error_code for row in rows.values())
+            only_says = request.max_records <= 0 or request.share_session_epoch == FINAL_EPOCH
+            if has_news or only_says or session.deserted or time() >= until:
+                break
+            if not parts:
+                await asyncio.sleep(_MOMENT_MS / 1000)
+            left_ms = max(int((until - time()) * 1000), 0)
+            wait_ms = left_ms if len(parts) == 1 else min(left_ms, _MOMENT_MS)
+        if request.share_session_epoch == FINAL_EPOCH:
+            self._forget(session)
+        answer.responses = _by_topic(rows, fetched.ShareFetchableTopicResponse)
+        return answer
+
+    async def acknowledge(
+        self, request: acknowledging.ShareAcknowledgeRequest, header: RequestHeader, routes: Routes
+    ) -> acknowledged.ShareAcknowledgeResponse:
+        """Answer a ShareAcknowledge."""
+        final = request.share_session_epoch == FINAL_EPOCH
+        try:
+            said = _said(request.topics)
+            if request.share_session_epoch == INITIAL_EPOCH:
+                raise CoordinatorRefused(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+            session, member = self._session(request, said)
+        except CoordinatorRefused as refused:
+            return acknowledged.ShareAcknowledgeResponse(error_code=refused.code, error_message=str(refused))
+        cut = member.cut(said)
+        parts = {
+            owner: _copied(
+                request,
+                share_session_epoch=FINAL_EPOCH if final else leading.next_epoch(),
+                topics=_topics(
+                    cut.get(owner, {}), acknowledging.AcknowledgeTopic, acknowledging.AcknowledgePartition
+                ),
+            )
+            for owner, leading in member.leaders.items()
+            if leading.epoch != INITIAL_EPOCH and (final or owner in cut)
+        }
+        rows: dict[Where, Any] = {
+            where: acknowledged.PartitionData(
+                partition_index=where.partition,
+                error_code=ErrorCode.INVALID_RECORD_STATE,
+                current_leader=acknowledged.LeaderIdAndEpoch(),
+            )
+            for where in said
+        }
+        answer = acknowledged.ShareAcknowledgeResponse()
+        refused_by = await self._gather(header, parts, member, routes, rows, answer)
+        if refused_by is not None or final:
+            self._forget(session)
+        if refused_by is not None:
+            return acknowledged.ShareAcknowledgeResponse(
+                error_code=refused_by.error_code, error_message=refused_by.error_message
+            )
+        answer.responses = _by_topic(rows, acknowledged.ShareAcknowledgeTopicResponse)
+        return answer
+
+    # -- sessions
+
+    def _session(self, request: Any, said: Said) -> tuple[ShareSession, _Member]:
+        if not request.group_id or not request.member_id:
+            raise CoordinatorRefused(ErrorCode.INVALID_REQUEST, "Group id and member id must be given.")
+        key = SessionKey(request.group_id, request.member_id)
+        if request.share_session_epoch != INITIAL_EPOCH:
+            return self._sessions.go_on(key, request.share_session_epoch, self._account), self._members[key]
+        if said:
+            raise CoordinatorRefused(
+                ErrorCode.INVALID_REQUEST, "Nothing can be acknowledged in the first request of a session."
+            )
+        session = self._sessions.begin(key, self._account)
+        before = self._members.get(key, _Member())
+        member = self._members[key] = _Member({owner: _Leading() for owner in before.leaders})
+        return session, member
+
+    def _follow(self, request: fetching.ShareFetchRequest, session: ShareSession, member: _Member) -> None:
+        if sum(len(topic.partitions) for topic in request.topics) > MAX_ROWS:
+            raise CoordinatorRefused(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        if request.share_session_epoch == FINAL_EPOCH:
+            return
+        added = self._sessions.add(
+            session,
+            [
+                Where(topic.topic_id, row.partition_index)
+                for topic in request.topics
+                for row in topic.partitions
+            ],
+        )
+        dropped = self._sessions.drop(
+            session,
+            [
+                Where(topic.topic_id, index)
+                for topic in request.forgotten_topics_data
+                for index in topic.partitions
+            ],
+        )
+        if added or dropped:
+            member.seen = -1
+
+    def _forget(self, session: ShareSession) -> None:
+        self._sessions.end(session)
+        self._members.pop(session.key, None)
+
+    async def _find(
+        self,
+        session: ShareSession,
+        member: _Member,
+        routes: Routes,
+        find_leaders: Callable[[Iterable[TopicKey]], Awaitable[None]],
+    ) -> None:
+        """Know who leads what the session follows."""
+        if member.seen == routes.changes:
+            return
+        unknown = {each.topic_id for each in session.partitions if not routes.knows(*each)}
+        if unknown:
+            await find_leaders(unknown)
+        member.seen = routes.changes
+        member.owners = {each: routes.leader(*each) for each in session.partitions}
+        for owner in member.owners.values():
+            if owner is not None:
+                member.leaders.setdefault(owner, _Leading())
+
+    # -- asking
+
+    async def _gather(
+        self,
+        header: RequestHeader,
+        parts: dict[int, Any],
+        member: _Member,
+        routes: Routes,
+        rows: dict[Where, Any],
+        answer: Any,
+    ) -> Any | None:
+        """Ask each leader for its part, and put what they answer together; give what one refused as a whole."""
+        waits = [self._ask(header, owner, part, member, routes) for owner, part in parts.items()]
+        refused = None
+        try:
+            for each in await asyncio.gather(*waits):
+                if each is None:
+                    continue
+                if each.error_code:
+                    refused = each
+                    continue
+                answer.acquisition_lock_timeout_ms = each.acquisition_lock_timeout_ms
+                answer.throttle_time_ms = max(answer.throttle_time_ms, each.throttle_time_ms)
+                for topic in each.responses:
+                    for row in topic.partitions:
+                        self._take(Where(topic.topic_id, row.partition_index), row, rows, member, routes)
+        finally:
+            self.held_bytes = 0
+        return refused
+
+    @staticmethod
+    def _take(where: Where, row: Any, rows: dict[Where, Any], member: _Member, routes: Routes) -> None:
+        row.current_leader = type(row.current_leader)()
+        if row.error_code in MOVED or row.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
+            routes.forget(where.topic_id)
+            member.seen = -1
+        known = rows.get(where)
+        if known is not None and hasattr(row, "acknowledge_error_code") and not row.acknowledge_error_code:
+            row.acknowledge_error_code = known.acknowledge_error_code
+            row.acknowledge_error_message = known.acknowledge_error_message
+        rows[where] = row
+
+    async def _ask(
+        self, header: RequestHeader, owner: int, part: Any, member: _Member, routes: Routes
+    ) -> Any | None:
+        """Return what a leader answers; None if it is not there, and nothing was said to it."""
+        try:
+            connection = self._connections.get(owner)
+            if connection is None or connection.closed:
+                if part.share_session_epoch != INITIAL_EPOCH:
+                    raise ClientError(f"the share session with broker {owner} has ended")
+                connection = self._connections[owner] = await self._connect(owner)
+            return await self._answered(connection, header, part)
+        except ClientError:
+            gone = self._connections.pop(owner, None)
+            if gone is not None:
+                gone.close()
+            for each in self._members.values():  # it was every member's
+                leading = each.leaders.pop(owner, None)
+                for where in () if leading is None else leading.partitions:
+                    routes.forget(where.topic_id)
+                each.seen = -1
+            if _said(part.topics):
+                raise
+            return None
+
+    async def _answered(self, connection: ForwardingConnection, header: RequestHeader, part: Any) -> Any:
+        answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+
+        def told(frame: memoryview | None, error: ClientError | None) -> None:
+            if answer.done():
+                return
+            if frame is None:
+                assert error is not None
+                answer.set_exception(error)
+            else:
+                self.held_bytes += len(frame)
+                answer.set_result(frame)
+
+        wait_s = getattr(part, "max_wait_ms", 0) / 1000
+        connection.forward(framed(header, part), told, within_s=self._within_s + wait_s)
+        came = await answer
+        _, body = decode_response_header(came, header.api_key, header.api_version)
+        message: Any = response_class(header.api_key)
+        return message.decode(body, header.api_version)
+
+
+def _fetches(
+    request: fetching.ShareFetchRequest, member: _Member, said: Said, wait_ms: int
+) -> dict[int, fetching.ShareFetchRequest]:
+    """Return by leader what it is asked for; its session follows by then what it leads."""
+    cut = member.cut(said)
+    epoch = request.share_session_epoch
+    if epoch == FINAL_EPOCH or request.is_renew_ack:
+        return {
+            owner: _copied(
+                request,
+                share_session_epoch=FINAL_EPOCH if epoch == FINAL_EPOCH else leading.next_epoch(),
+                topics=_topics(cut.get(owner, {}), fetching.FetchTopic, fetching.FetchPartition),
+                forgotten_topics_data=[],
+            )
+            for owner, leading in member.leaders.items()
+            if leading.epoch != INITIAL_EPOCH and (epoch == FINAL_EPOCH or owner in cut)
+        }
+    wanted: dict[int, set[Where]] = {owner: set() for owner in member.leaders}
+    for where, owner in member.owners.items():
+        if owner is not None:
+            wanted[owner].add(where)
+    parts: dict[int, fetching.ShareFetchRequest] = {}
+    member.turn += 1
+    count = max(len(wanted), 1)
+    for number, (owner, following) in enumerate(wanted.items()):
+        leading = member.leaders[owner]
+        added, dropped = following - leading.partitions, leading.partitions - following
+        records = (request.max_records + (number + member.turn) % count) // count
+        asks = bool(following) and records > 0
+        leading.partitions = following
+        parts[owner] = _copied(
+            request,
+            share_session_epoch=leading.next_epoch(),
+            max_wait_ms=wait_ms if asks else 0,
+            max_bytes=max(min(request.max_bytes, MOST_BYTES) // count, 1) if asks else 0,
+            max_records=records if asks else 0,
+            topics=_topics(
+                {**dict.fromkeys(added, ()), **cut.get(owner, {})},
+                fetching.FetchTopic,
+                fetching.FetchPartition,
+            ),
+            forgotten_topics_data=[
+                fetching.ForgottenTopic(topic_id=topic_id, partitions=indexes)
+                for topic_id, indexes in _indexes(dropped).items()
+            ],
+        )
+    return parts
+
+
+def _copied(request: Any, **other: Any) -> Any:
+    made = copy(request)
+    for name, value in other.items():
+        setattr(made, name, value)
+    return made
+
+
+def _said(topics: Iterable[Any]) -> Said:
+    return {
+        Where(topic.topic_id, row.partition_index): row.acknowledgement_batches
+        for topic in topics
+        for row in topic.partitions
+        if row.acknowledgement_batches
+    }
+
+
+def _indexes(partitions: Iterable[Where]) -> dict[bytes, list[int]]:
+    found: dict[bytes, list[int]] = {}
+    for topic_id, index in partitions:
+        found.setdefault(topic_id, []).append(index)
+    return found
+
+
+def _topics(rows: Said, topic: Any, partition: Any) -> list[Any]:
+    found: dict[bytes, list[Any]] = {}
+    for where, batches in rows.items():
+        row = partition(partition_index=where.partition, acknowledgement_batches=list(batches))
+        found.setdefault(where.topic_id, []).append(row)
+    return [topic(topic_id=topic_id, partitions=partitions) for topic_id, partitions in found.items()]
+
+
+def _by_topic(rows: dict[Where, Any], topic: Any) -> list[Any]:
+    found: dict[bytes, list[Any]] = {}
+    for where, row in rows.items():
+        found.setdefault(where.topic_id, []).append(row)
+    return [topic(topic_id=topic_id, partitions=partitions) for topic_id, partitions in found.items()]
+
+
+def _fetch_row(where: Where, **codes: Any) -> fetched.PartitionData:
+    return fetched.PartitionData(
+        partition_index=where.partition, current_leader=fetched.LeaderIdAndEpoch(), records=b"", **codes
+    )

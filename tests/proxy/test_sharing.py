@@ -1,0 +1,88 @@
+"""Share groups through the proxy: stock consumers, whose records lie with several brokers, by volume."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import AcknowledgeType, Producer, ShareConsumer
+from confluent_kafka.admin import AdminClient
+
+from tests.proxy.processes import PATIENCE_S, ClusterProcess, ProxyProcess
+from tests.proxy.test_kafka import PARTITIONS, RECORDS, make
+from tests.shares.test_share_consumers import Worker, check_none_came_again, until
+
+SETTINGS = (
+    "share.auto.offset.reset=earliest",
+    "group.share.heartbeat.interval.ms=500",
+    "group.share.assignment.interval.ms=0",
+    "group.share.record.lock.duration.ms=5000",
+    "group.share.min.record.lock.duration.ms=5000",
+)
+
+
+@pytest.fixture(scope="module")
+def cluster(home: Path) -> Iterator[ClusterProcess]:
+    with ClusterProcess(home, 3, *SETTINGS) as made:
+        yield made
+
+
+def fill(proxy: ProxyProcess, topic: str, records: int) -> None:
+    make(AdminClient({"bootstrap.servers": proxy.kafka}), topic)
+    producer = Producer({"bootstrap.servers": proxy.kafka, "linger.ms": 5})
+    for number in range(records):
+        producer.produce(topic, b"%d" % number, partition=number % PARTITIONS)
+        producer.poll(0)
+    assert producer.flush(PATIENCE_S) == 0
+
+
+def test_members_work_through_partitions_of_all_brokers(proxy: ProxyProcess) -> None:
+    fill(proxy, "work", RECORDS)
+    crew = [Worker(proxy.kafka, "crew", "work") for _ in range(3)]
+
+    def done() -> set[int]:
+        return set().union(*(each.done for each in crew))
+
+    until(lambda: len(done()) > RECORDS // 10, lambda: [each.failures for each in crew])
+    crew[0].kill()  # what it held comes again, at once
+    held = {number for _, numbers in crew[0].got for number in numbers}
+    until(lambda: len(done() | held) == RECORDS, lambda: [(len(each.done), each.failures) for each in crew])
+    until(
+        lambda: {n for each in crew for _, ns in each.got for n in ns} == set(range(RECORDS)),
+        lambda: len(done()),
+    )
+    for each in crew[1:]:
+        each.end()
+        assert not each.failures
+    check_none_came_again(crew)
+
+
+def test_what_a_member_releases_comes_again_and_what_it_rejects_does_not(proxy: ProxyProcess) -> None:
+    fill(proxy, "judged", 120)
+    member = ShareConsumer(
+        {"bootstrap.servers": proxy.kafka, "group.id": "judges", "share.acknowledgement.mode": "explicit"}
+    )
+    member.subscribe(["judged"])
+    accepted: dict[int, int] = {}
+    seen: dict[int, int] = {}
+    deadline = time.monotonic() + PATIENCE_S
+    while len(accepted) < 80 and time.monotonic() < deadline:
+        for message in member.poll(0.5):
+            assert message.error() is None
+            number = int(message.value())
+            seen[number] = seen.get(number, 0) + 1
+            if number % 3 == 0:
+                member.acknowledge(message, AcknowledgeType.REJECT)
+            elif number % 3 == 1 and seen[number] == 1:
+                member.acknowledge(message, AcknowledgeType.RELEASE)
+            else:
+                member.acknowledge(message)
+                accepted[number] = message.delivery_count()
+        assert all(error is None for error in member.commit_sync(PATIENCE_S).values())
+    member.close()
+    assert sorted(seen) == list(range(120))
+    assert {number: times for number, times in seen.items() if times > 1} == {
+        number: 2 for number in range(120) if number % 3 == 1
+    }
