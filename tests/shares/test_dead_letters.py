@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import (
@@ -43,7 +45,9 @@ LETTERS = (*QUICK, "--set", "group.share.record.lock.duration.ms=1000")
 
 @pytest.fixture(scope="module")
 def letters_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("letters") / "data", *LETTERS) as process:
+    with BrokerProcess(
+        tmp_path_factory.mktemp("letters") / "data", *LETTERS, "--http", "127.0.0.1:0"
+    ) as process:
         yield process
 
 
@@ -223,6 +227,21 @@ def test_what_is_rejected_or_comes_too_often_is_copied_to_the_queue(letters_brok
             "delivery.count": "1" if rejected else "2",
             "message": REJECTED if rejected else TOO_OFTEN,
         }
+    counted = figures(letters_broker, "copied")
+    assert counted["recordcount"] == len(found)
+    assert 0 < counted["totalproducerequests_total"] <= len(found)
+    assert counted["failedproducerequests_total"] == 0
+
+
+def figures(process: BrokerProcess, group: str) -> dict[str, float]:
+    """Return what ``/metrics`` tells of a group's letters."""
+    with urlopen(f"http://{process.served['http'][0]}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    found = (
+        re.fullmatch(rf'kafka_server_sharegroupmetrics_deadletterqueue(\w+){{group="{group}"}} (\S+)', line)
+        for line in lines
+    )
+    return {each[1]: float(each[2]) for each in found if each is not None}
 
 
 def test_a_queue_is_made_if_that_is_allowed_and_tells_only_where_records_lie(

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from magnetar.kafka.coordinators.groups import GroupCoordinator
     from magnetar.kafka.server import KafkaServer
     from magnetar.kafka.services import KafkaServices
+    from magnetar.kafka.shares.dead_letters import LetterCounts
     from magnetar.kafka.tenancy import Tenancy
 
 _BROKER_TOPIC = "kafka_server_brokertopicmetrics_"
@@ -82,6 +83,12 @@ _OF_GROUPS = (
     Family("kafka_consumergroup_lag_sum", "untyped", "Lag of a group, of a topic."),
 )
 _MEMBERS = Family("kafka_consumergroup_members", "gauge", "Members of a group.")
+_SHARE = "kafka_server_sharegroupmetrics_deadletterqueue"
+_LETTERS = (
+    Family(f"{_SHARE}recordcount", "untyped", "Records of a share group that are in its dead-letter queue."),
+    Family(f"{_SHARE}totalproducerequests_total", "counter", "Batches of letters that were to be written."),
+    Family(f"{_SHARE}failedproducerequests_total", "counter", "Those of them that could not be written."),
+)
 _GROUP_STATES = {
     None: "",
     GroupState.STABLE: "stable",
@@ -234,6 +241,7 @@ class KafkaFigures:
         partitions: list[tuple[Any, ...]] = []
         sums: list[tuple[Any, ...]] = []
         members: list[tuple[str, int]] = []
+        letters: list[tuple[Any, ...]] = []
         offsets = left_out = 0
         for tenant, group in self._groups():
             states[None] += 1
@@ -245,6 +253,9 @@ class KafkaFigures:
             name = escaped(f"{tenant}/{group.group_id}" if tenant else group.group_id)
             if len(members) < most:
                 members.append((f'{{consumergroup="{name}"}}', len(group.members)))
+            counts = self._letters(tenant, group.group_id)
+            if counts is not None and len(letters) < most:
+                letters.append((f'{{group="{name}"}}', counts.records, counts.produces, counts.failed))
             for kafka_name, committed in list(group.offsets.items()):
                 topic = self._broker.get(kafka_name)
                 if topic is None or not may(access, Right.see, topic.name):
@@ -268,11 +279,19 @@ class KafkaFigures:
                     sums.append((f"{{{labels}}}", None, None, offset_sum, lag_sum if all_known else None))
         yield FigureTable(_OF_GROUPS, partitions + sums)
         yield FigureTable((_MEMBERS,), members)
+        yield FigureTable(_LETTERS, letters)
         yield FigureTable((_LEFT_OUT,), [(labelled(what="partitions of groups"), left_out)])
         for state, word in _GROUP_STATES.items():
             text = f"Groups that are {word}." if word else "Groups."
             yield _one(f"{_MANAGER}numgroups{word}", text, states[state])
         yield _one(f"{_MANAGER}numoffsets", "Offsets that groups have committed.", offsets)
+
+    def _letters(self, tenant: str, group_id: str) -> LetterCounts | None:
+        """Return what became of what a share group gave up."""
+        shares = (
+            self._tenancy.shares()[tenant] if tenant and self._tenancy is not None else self._services.shares
+        )
+        return None if shares.made is None else shares.made.dead_letters.counts.get(group_id)
 
     def _groups(self) -> Iterator[tuple[str, AnyGroup]]:
         """Return all groups that are loaded, each with its tenant where it is not everybody's."""

@@ -134,6 +134,10 @@ class Tenancy:
         """Return the groups of each tenant that has had clients, but for those that are everybody's."""
         return [(tenant, services.groups) for tenant, services in self._by_tenant.items()]
 
+    def shares(self) -> dict[str, LazyShares]:
+        """Return the share groups of each of these tenants."""
+        return {tenant: services.shares for tenant, services in self._by_tenant.items()}
+
     async def forget(self, topic: Topic) -> None:
         """Let every tenant's groups know that a topic is gone."""
         for services in list(self._by_tenant.values()):

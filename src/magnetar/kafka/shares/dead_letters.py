@@ -19,6 +19,7 @@ import logging
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -83,6 +84,18 @@ class NoDeadLetterQueue(Exception):
     """A share group's dead-letter queue is not there, or may not be one."""
 
 
+@dataclass(slots=True)
+class LetterCounts:
+    """What became of one group's letters since this start."""
+
+    records: int = 0
+    """Letters that are in the queue."""
+    produces: int = 0
+    """Batches of them that were to be written, each try counted."""
+    failed: int = 0
+    """Tries that came to nothing."""
+
+
 class DeadLetterTopics:
     """The topics of one broker's share groups, or of one tenant's."""
 
@@ -91,6 +104,8 @@ class DeadLetterTopics:
         self.background = broker.background
         self.large = asyncio.Semaphore(_LARGE_AT_ONCE)
         """To be had by whoever has a large batch unpacked."""
+        self.counts: dict[str, LetterCounts] = {}
+        """By group, of those that have given something up."""
         self._broker = broker
         self._partitions = partitions
         self._others = others
@@ -224,7 +239,9 @@ class DeadLetterQueue:
     async def _send(self) -> list[DeadLetters]:
         """Write the first letters as one batch; return which they were."""
         draft: _Draft | None = None
+        counts = self._topics.counts.setdefault(self._group_id, LetterCounts())
         for tries in range(1, _TRIES + 1):
+            counts.produces += 1
             try:
                 source, settings = self._partition(), self._settings()
                 topic = await self._topics.find(settings, source.topic)
@@ -233,14 +250,17 @@ class DeadLetterQueue:
                     copies = settings.errors_deadletterqueue_copy_record_enable and tries < _TRIES
                     draft = await self._draft(topic, settings, copies=copies)
                 await self._topics.append(topic, source.index % topic.partitions, draft.batch)
+                counts.records += sum(each.last - each.first + 1 for each in draft.taken)
                 break
             except (BrokerError, LedgerError, MetadataError, CoordinatorRefused) as error:
+                counts.failed += 1
                 self._source.close()
                 hopeless = isinstance(error, CoordinatorRefused) and error.code in _HOPELESS
                 if hopeless or tries == _TRIES:
                     self._tell(error)
                     break
             except (NoDeadLetterQueue, RecordsError) as error:
+                counts.failed += 1
                 self._tell(error)
                 break
             pause_s = min(_PAUSE_S * 2 ** (tries - 1), _LAST_PAUSE_S)

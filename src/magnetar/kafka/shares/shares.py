@@ -59,7 +59,7 @@ class Shares:
             self._session_ended,
         )
         self.topic = topic
-        self._dead_letters = DeadLetterTopics(broker, partitions, others, home)
+        self.dead_letters = DeadLetterTopics(broker, partitions, others, home)
         self._partitions = partitions
         self._clock = clock
         self._served: dict[ShareKey, ServedShare] = {}
@@ -100,7 +100,7 @@ class Shares:
             lambda: self.settings_of(key.group_id),
             self._clock,
             self._gone,
-            self._dead_letters,
+            self.dead_letters,
             self.broker.linked_queues if self.topic == SHARE_GROUP_STATE else None,
         )
         try:
@@ -152,6 +152,7 @@ class Shares:
         for key in await self.anywhere.of_group(group_id):
             await self.anywhere.delete(key)
             self.forget(key)
+        self.dead_letters.counts.pop(group_id, None)
 
     async def forget_topic(self, topic: Topic) -> None:
         """A topic is gone: so is what groups have of it."""
