@@ -18,13 +18,14 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.attacks import http, kafka, many, page, periodic, pulsar
+from benchmarks.attacks import coordinators, http, kafka, many, page, periodic, pulsar
 from benchmarks.attacks.attack import Attack, Outcome, made
 from benchmarks.attacks.priority import before_all_else
 
 ATTACKS: tuple[Attack, ...] = (
     *kafka.ATTACKS,
     *many.ATTACKS,
+    *coordinators.ATTACKS,
     *pulsar.ATTACKS,
     *http.ATTACKS,
     *periodic.ATTACKS,

@@ -34,6 +34,6 @@ async def create_acls(request: CreateAclsRequest, context: RequestContext) -> Cr
             AclCreationResult(error_code=code_for(each), error_message=str(each))
             if isinstance(each, Exception)
             else AclCreationResult(error_message=None)
-            for each in found
+            async for each in paced(found)
         ]
     )

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from magnetar.kafka.services import KafkaServices
 
 
+_MOST_CHANGES = 1000
+"""Of one resource: more than there are names, and they are looked at at a stretch."""
+
+
 async def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
@@ -46,10 +50,12 @@ async def _answer(
 ) -> AlterConfigsResourceResponse:
     kind, name = resource.resource_type, resource.resource_name
     answer = AlterConfigsResourceResponse(resource_type=kind, resource_name=name, error_message=None)
-    changes = [
-        ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs
-    ]
     try:
+        if len(resource.configs) > _MOST_CHANGES:
+            raise InvalidChange(f"At most {_MOST_CHANGES} configurations are changed at once.")
+        changes = [
+            ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs
+        ]
         if twice:
             raise InvalidChange("Each resource must appear at most once.")
         if kind == ConfigResourceType.BROKER_LOGGER:

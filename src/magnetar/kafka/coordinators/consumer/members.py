@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
+from magnetar.kafka.coordinators.bounds import check_topics
 from magnetar.kafka.coordinators.consumer.actions import MakeTarget, ResolveRegexes
 from magnetar.kafka.coordinators.consumer.assignors import Subscriber, Targets
 from magnetar.kafka.coordinators.consumer.facts import (
@@ -103,6 +104,7 @@ class ConsumerGroups:
 
     def check(self, request: ConsumerGroupHeartbeatRequest, api_version: int) -> None:
         """Refuse what can never be granted."""
+        check_topics(len(request.subscribed_topic_names or ()))
         _check(request, api_version, self._settings(request.group_id).group_consumer_assignors)
         if request.subscribed_topic_regex:
             compiled(request.subscribed_topic_regex)

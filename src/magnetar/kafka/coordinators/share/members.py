@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from magnetar.kafka.coordinators.bounds import check_topics
 from magnetar.kafka.coordinators.consumer.members import INLINE_WORK, Beating
 from magnetar.kafka.coordinators.consumer.topics import Topics, hash_of
 from magnetar.kafka.coordinators.decision import Action, Decision, Fact
@@ -256,6 +257,7 @@ def check(request: ShareGroupHeartbeatRequest) -> None:
         if wrong:
             raise CoordinatorRefused(ErrorCode.INVALID_REQUEST, why)
 
+    check_topics(len(request.subscribed_topic_names or ()))
     refuse(not request.member_id.strip(), "MemberId can't be empty.")
     refuse(not request.group_id.strip(), "GroupId can't be empty.")
     refuse(request.rack_id is not None and not request.rack_id.strip(), "RackId can't be empty.")

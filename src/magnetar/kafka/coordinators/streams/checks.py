@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from magnetar.kafka.coordinators.bounds import check_topics
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.streams.group import LEFT_FOR_A_MOMENT, TaskPair, Tasks
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.streams_group_heartbeat_request import (
     StreamsGroupHeartbeatRequest,
+    Subtopology,
     TaskIds,
     Topology,
 )
@@ -23,6 +25,7 @@ def check(request: StreamsGroupHeartbeatRequest) -> None:
 
     epoch, topology = request.member_epoch, request.topology
     if topology is not None:
+        check_topics(max(len(topology.subtopologies), sum(map(_topics, topology.subtopologies))))
         regexes = any(each.source_topic_regex for each in topology.subtopologies)
         refuse(regexes, "Regular expressions for source topics are not supported yet.")
     refuse(not request.member_id.strip(), "MemberId can't be empty.")
@@ -79,6 +82,12 @@ def owned(request: StreamsGroupHeartbeatRequest) -> TaskPair | None:
 
 def _tasks(rows: list[TaskIds]) -> Tasks:
     return {each.subtopology_id: frozenset(each.partitions) for each in rows if each.partitions}
+
+
+def _topics(part: Subtopology) -> int:
+    """Return how many topics a part of a topology names."""
+    internal = len(part.state_changelog_topics) + len(part.repartition_source_topics)
+    return internal + len(part.source_topics) + len(part.repartition_sink_topics)
 
 
 def check_owned(said: TaskPair | None, counts: Mapping[str, int]) -> None:

@@ -1,0 +1,86 @@
+"""Members that name very many topics, and configurations by the thousand: refused before they are worked on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from magnetar.kafka.coordinators.bounds import MOST_TOPICS
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from magnetar.wire.kafka.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from magnetar.wire.kafka.messages.list_groups_request import ListGroupsRequest
+from magnetar.wire.kafka.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
+from magnetar.wire.kafka.messages.streams_group_heartbeat_request import (
+    StreamsGroupHeartbeatRequest,
+    Subtopology,
+    Topology,
+)
+from tests.hostile.client import Wire
+
+TOO_MANY = MOST_TOPICS + 1
+
+
+def consumer(names: list[str]) -> ConsumerGroupHeartbeatRequest:
+    return ConsumerGroupHeartbeatRequest(
+        group_id="many-consumer",
+        member_id="m",
+        rebalance_timeout_ms=9000,
+        subscribed_topic_names=names,
+        topic_partitions=[],
+    )
+
+
+def share(names: list[str]) -> ShareGroupHeartbeatRequest:
+    return ShareGroupHeartbeatRequest(group_id="many-share", member_id="m", subscribed_topic_names=names)
+
+
+def _streams(parts: list[Subtopology]) -> StreamsGroupHeartbeatRequest:
+    return StreamsGroupHeartbeatRequest(
+        group_id="many-streams",
+        member_id="m",
+        rebalance_timeout_ms=9000,
+        process_id="p",
+        topology=Topology(epoch=1, subtopologies=parts),
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
+    )
+
+
+def streams(names: list[str]) -> StreamsGroupHeartbeatRequest:
+    return _streams([Subtopology(subtopology_id="0", source_topics=names)])
+
+
+def subtopologies(names: list[str]) -> StreamsGroupHeartbeatRequest:
+    return _streams([Subtopology(subtopology_id=name) for name in names])
+
+
+@pytest.mark.parametrize("asked", [consumer, share, streams, subtopologies])
+def test_a_member_that_names_too_many_topics_is_none(wire: Wire, topic: str, asked: Any) -> None:
+    answer = wire.ask(asked([f"none{n}" for n in range(TOO_MANY)]))
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert str(MOST_TOPICS) in answer.error_message
+    assert asked([]).group_id not in {each.group_id for each in wire.ask(ListGroupsRequest()).groups}
+
+
+@pytest.mark.parametrize("asked", [consumer, share])
+def test_a_member_may_name_as_many_as_are_allowed(wire: Wire, topic: str, asked: Any) -> None:
+    answer = wire.ask(asked([f"none{n}" for n in range(MOST_TOPICS)]))
+    assert answer.error_code == ErrorCode.NONE
+    request = asked([])
+    request.member_epoch, request.subscribed_topic_names = -1, None
+    assert wire.ask(request).error_code == ErrorCode.NONE
+
+
+def test_configurations_by_the_thousand_are_refused(wire: Wire, topic: str) -> None:
+    configs = [AlterableConfig(name=f"c{n}", config_operation=0, value="1") for n in range(1001)]
+    resource = AlterConfigsResource(resource_type=2, resource_name="prey", configs=configs)
+    (row,) = wire.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=True)).responses
+    assert row.error_code == ErrorCode.INVALID_REQUEST
+    assert "At most 1000" in row.error_message
