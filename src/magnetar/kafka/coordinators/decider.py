@@ -183,7 +183,7 @@ class GroupsDecider:
         return Decision((*ended, *(() if known else (group_fact(group),))), group)
 
     def _take_share(self, group: ShareGroup) -> tuple[Stated, ...]:
-        """Give a share group its name; what stood there for a linked subscription ends, offsets and all."""
+        """Let a share group have its name; what stood there for a linked subscription ends, offsets and all."""
         known = self.groups.get(group.group_id)
         ended = () if known is None or known is group else self.offsets.delete_group(group.group_id).facts
         self._kinds.take(group)
