@@ -121,6 +121,13 @@ def subscribe(topic: str, name: str = "s", consumer_id: int = 1, **options: obje
     return command
 
 
+def close_consumer(consumer_id: int = 1) -> BaseCommand:
+    """End a consumer; its subscription stays."""
+    command = BaseCommand(type=BaseCommand.CLOSE_CONSUMER)
+    command.close_consumer.consumer_id, command.close_consumer.request_id = consumer_id, 1
+    return command
+
+
 def flow(permits: int, consumer_id: int = 1) -> BaseCommand:
     command = BaseCommand(type=BaseCommand.FLOW)
     command.flow.consumer_id = consumer_id

@@ -8,12 +8,18 @@ from typing import Any
 import pytest
 
 from magnetar.broker.names import TopicName
+from magnetar.ledger.port import wall_clock_ms
+from magnetar.pulsar.dispatch.base import SubType
+from magnetar.pulsar.dispatch.wanted import Wanted
+from magnetar.pulsar.expired_subscriptions import ExpiredSubscriptionsSweep
+from magnetar.pulsar.policies import AUTO_SUBSCRIPTIONS, SCHEMA_STRATEGY, SCHEMAS_ENFORCED
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, ServerError
 from tests.pulsar import raw
 from tests.pulsar.inside import Inside, inside, settled
 from tests.pulsar.test_patterns import SECURED, _as, _grant
 
 T = "persistent://public/default/t"
+OTHER = "persistent://public/other/t"
 PRODUCED, DONE, REFUSED = BaseCommand.PRODUCER_SUCCESS, BaseCommand.SUCCESS, BaseCommand.ERROR
 
 
@@ -90,6 +96,20 @@ async def test_subscriptions_are_made_by_asking_only_where_that_is_allowed(by_se
         assert (await client.ask(raw.subscribe(T, "s", 3))).type == DONE
 
 
+async def test_a_topic_says_for_itself_whether_subscriptions_are_made_by_asking() -> None:
+    async with inside() as broker:
+        client, policies = broker.client(), broker.services.topics.policies
+        topic = await broker.broker.create_topic("t")
+        await policies.set(topic, AUTO_SUBSCRIPTIONS, {"allowAutoSubscriptionCreation": False})
+        assert (await client.ask(raw.subscribe(T))).error.error == ServerError.SubscriptionNotFound
+        assert (await client.ask(raw.subscribe(T + "2"))).type == DONE
+        await _policies(broker, autoSubscriptionCreationOverride={"allowAutoSubscriptionCreation": False})
+        await policies.set(topic, AUTO_SUBSCRIPTIONS, {"allowAutoSubscriptionCreation": True})
+        assert (await client.ask(raw.subscribe(T, "s", 2))).type == DONE
+        await policies.set(topic, AUTO_SUBSCRIPTIONS, None)
+        assert (await client.ask(raw.subscribe(T, "u", 3))).error.error == ServerError.SubscriptionNotFound
+
+
 async def test_where_encryption_is_required_nothing_comes_in_the_clear() -> None:
     async with inside() as broker:
         client = broker.client()
@@ -124,6 +144,50 @@ async def test_where_schemas_are_enforced_nobody_produces_without() -> None:
         assert (await client.ask(_with_schema(raw.producer(T, 2), "a"))).type == PRODUCED
         assert (await client.ask(raw.producer(T, 3))).error.error == ServerError.IncompatibleSchema
         assert (await client.ask(_with_schema(raw.producer(T, 3), "a"))).type == PRODUCED
+
+
+async def test_a_topic_says_for_itself_which_schemas_it_takes() -> None:
+    async with inside() as broker:
+        client, policies = broker.client(), broker.services.topics.policies
+        topic = await broker.broker.create_topic("t")
+        await _policies(broker, schema_validation_enforced=True, schema_compatibility_strategy="BACKWARD")
+        assert (await client.ask(_with_schema(raw.producer(T, 1), "a"))).type == PRODUCED
+        await policies.set(topic, SCHEMAS_ENFORCED, False)
+        assert (await client.ask(raw.producer(T, 2))).type == PRODUCED
+        await policies.set(topic, SCHEMAS_ENFORCED, True)
+        await _policies(broker, schema_validation_enforced=False)
+        assert (await client.ask(raw.producer(T, 3))).error.error == ServerError.IncompatibleSchema
+        strategies = []
+        for said in ("FORWARD", "UNDEFINED", None):
+            await policies.set(topic, SCHEMA_STRATEGY, said)
+            strategies.append(broker.services.schemas.strategy(topic.name).name)
+        assert strategies == ["FORWARD", "BACKWARD", "BACKWARD"]
+
+
+async def test_a_subscription_ends_that_nobody_has_used_for_as_long_as_its_namespace_says() -> None:
+    async with inside() as broker:
+        await _policies(broker, subscription_expiration_time_minutes=60)
+        await broker.broker.namespaces.create("public/other")
+        client, ahead_ms = broker.client(), 0
+        topics, groups = broker.services.topics, broker.services.groups
+        sweep = ExpiredSubscriptionsSweep(broker.broker, topics, groups, lambda: wall_clock_ms() + ahead_ms)
+        for number, (topic, name) in enumerate([(T, "left"), (T, "stays"), (T, "returns"), (OTHER, "kept")]):
+            assert (await client.ask(raw.subscribe(topic, name, number))).type == DONE
+        for number in (0, 2, 3):
+            assert (await client.ask(raw.close_consumer(number))).type == DONE
+        (topic,) = (each for each in topics.all_open() if each.name == T)
+        topic.group_cursors.add("group")  # as a Kafka group's is marked
+        await topic.subscription(Wanted("group", SubType.Exclusive, is_group=True))
+
+        ahead_ms = 59 * 60_000
+        await sweep.sweep()
+        assert set(topic.subscriptions) == {"left", "stays", "returns", "group"}
+        topic.subscriptions["returns"].used_ms += 30 * 60_000  # somebody was there for a moment
+        ahead_ms = 61 * 60_000
+        await sweep.sweep()
+        assert set(topic.subscriptions) == {"stays", "returns", "group"}
+        assert (await client.ask(raw.subscribe(T, "left", 9))).type == DONE  # anew
+        assert sum(len(each.subscriptions) for each in topics.all_open()) == 5
 
 
 async def test_where_only_administrators_bring_schemas_producers_do_not() -> None:

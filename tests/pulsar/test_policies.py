@@ -249,6 +249,25 @@ def test_a_bucket_fills_with_time_and_what_was_overdrawn_is_owed() -> None:
     assert limit.budget() == (10, 1000)
 
 
+def test_a_relative_rate_is_that_many_more_than_are_published() -> None:
+    now, came = 0.0, (1000, 50_000)
+    limit = RateLimit(Rate(10, 100, 2, relative=True), lambda: now, lambda: came)
+    assert limit.budget() == (10, 100)
+    now, came = 1.0, (1050, 52_000)  # in half a period
+    limit.spend(*limit.budget())
+    assert limit.wait_s() == pytest.approx(2 / 110, rel=0.01)
+    now = 1.5
+    assert limit.budget() == (27, 1025)  # a quarter of 10 + 100 messages, and of 100 + 4000 bytes
+    now = 2.5  # nothing came since
+    limit.budget()
+    now = 9.0
+    assert limit.budget() == (10, 100)
+    fixed = RateLimit(Rate(10, 100), lambda: now, lambda: came)
+    came = (10_000, 10_000_000)
+    now = 20.0
+    assert fixed.budget() == (10, 100)
+
+
 # -- how far behind
 
 
@@ -414,7 +433,8 @@ ONE_COPY = {"bookkeeperEnsemble": 1, "bookkeeperWriteQuorum": 1, "bookkeeperAckQ
         ("maxProducersPerTopic", -1, 412),
         ("maxTopicsPerNamespace", "many", 400),
         ("publishRate", {"publishThrottlingRateInMsg": "fast"}, 412),
-        ("dispatchRate", {"dispatchThrottlingRateInMsg": 1, "relativeToPublishRate": True}, 412),
+        ("dispatchRate", {"dispatchThrottlingRateInMsg": 1, "relativeToPublishRate": "yes"}, 412),
+        ("subscriptionExpirationTime", -60, 412),
         ("backlogQuota", {"limitSize": 1, "policy": "panic"}, 412),
         ("backlogQuota", {"limitSize": "x", "policy": "producer_exception"}, 412),
         ("delayedDelivery", {"active": "yes"}, 412),

@@ -36,7 +36,6 @@ def furnished(house: BrokerProcess) -> Iterator[httpx.Client]:
 @pytest.mark.parametrize(
     ("policy", "asked", "harmless"),
     [
-        ("subscriptionExpirationTime", 5, 0),
         ("entryFilters", {"entryFilterNames": "mine"}, {}),
     ],
 )

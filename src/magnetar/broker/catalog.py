@@ -91,6 +91,7 @@ class Catalog:
             self._hide(topic)
             return
         topic.partitions, topic.overrides = found.partitions, found.overrides
+        topic.properties = found.properties
         topic.made_partitioned = found.made_partitioned
         self.version += 1
         self._events.changed(topic)
@@ -128,9 +129,8 @@ class Catalog:
                     break
         return taken
 
-    async def change(self, topic: Topic, partitions: int, overrides: dict[str, str]) -> None:
-        """Keep a topic's new number of partitions and its own configuration; raise `BadVersion` if it changed."""
-        wanted = replace(topic, partitions=partitions, overrides=overrides)
+    async def change(self, topic: Topic, wanted: Topic) -> None:
+        """Keep what is ``wanted`` in a topic's place; raise `BadVersion` if it changed."""
         await self._cache.commit([Put(topic_path(topic.name), encode_topic(wanted), topic.stored_version)])
 
     async def hide(self, topic: Topic) -> None:

@@ -23,6 +23,7 @@ from magnetar.broker.dynamic import DynamicSettings, check_dynamic
 from magnetar.broker.effective import Authority, with_overrides
 from magnetar.broker.errors import (
     BrokerError,
+    InvalidConfig,
     InvalidPartitions,
     NamespaceNotFound,
     TooManyTopics,
@@ -44,7 +45,7 @@ from magnetar.broker.policies import AutoTopics, NamespacePolicies
 from magnetar.broker.progress import Progress
 from magnetar.broker.settings import Settings
 from magnetar.broker.shares.linked import LinkedQueues
-from magnetar.broker.topic import Topic
+from magnetar.broker.topic import Topic, is_reserved
 from magnetar.broker.topic_config import TopicConfig, check_overrides, check_together
 from magnetar.broker.transaction_sides import PulsarTransactions
 from magnetar.ledger.port import LedgerEngine, LedgerPolicy
@@ -70,6 +71,8 @@ class NewTopic(NamedTuple):
     configs: Mapping[str, str | None] = {}
     partitioned: bool = False
     """Whether it has partitions for Pulsar's clients even if it has but one."""
+    properties: Mapping[str, str] = {}
+    """What Pulsar's users say of it."""
 
 
 @dataclass(slots=True)
@@ -304,10 +307,13 @@ class Broker:
         configs: Mapping[str, str | None] | None = None,
         *,
         partitioned: bool = False,
+        properties: Mapping[str, str] | None = None,
     ) -> Topic:
         """Make one topic and give it; raise what `plan` raises, or `TopicExists`."""
         parsed = self.naming.parse(name) if isinstance(name, str) else name
-        (made,) = await self.create_topics([NewTopic(parsed, partitions, configs or {}, partitioned)])
+        (made,) = await self.create_topics(
+            [NewTopic(parsed, partitions, configs or {}, partitioned, properties or {})]
+        )
         if isinstance(made, BrokerError):
             raise made
         return made
@@ -395,6 +401,7 @@ class Broker:
             overrides,
             config,
             made_partitioned=new.partitioned,
+            properties=_free_properties(new.properties),
         )
         self.offloading.check(topic, config)
         return topic
@@ -481,7 +488,7 @@ class Broker:
         """Add partitions to a topic, to be ``partitions`` in all; raise `TopicNotFound` or `InvalidPartitions`."""
         while True:
             topic = self.growable_topic(name, partitions)
-            if validate_only or await self._changed(topic, partitions, topic.overrides):
+            if validate_only or await self._changed(topic, replace(topic, partitions=partitions)):
                 return topic
 
     def growable_topic(self, name: str, partitions: int) -> Topic:
@@ -524,8 +531,19 @@ class Broker:
             self.offloading.check(topic, config)
             if validate_only or checked == topic.overrides:
                 return topic
-            if await self._changed(topic, topic.partitions, checked):
+            if await self._changed(topic, replace(topic, overrides=checked)):
                 return topic
+
+    async def change_topic_properties(self, name: str, change: Callable[[Topic], Mapping[str, str]]) -> None:
+        """Put what ``change`` makes of a topic in the place of what Pulsar's users say of it.
+
+        It is called again where somebody else was faster. Raises `TopicNotFound` or `InvalidConfig`.
+        """
+        while True:
+            topic = self.topic(name)
+            wanted = _free_properties(change(topic))
+            if wanted == topic.properties or await self._changed(topic, replace(topic, properties=wanted)):
+                return
 
     async def set_dynamic(
         self, texts: Mapping[str, str], *, for_all: bool, validate_only: bool = False
@@ -559,10 +577,10 @@ class Broker:
 
     # How it is kept.
 
-    async def _changed(self, topic: Topic, partitions: int, overrides: dict[str, str]) -> bool:
+    async def _changed(self, topic: Topic, wanted: Topic) -> bool:
         """Keep a change of a topic; return whether nobody else was faster."""
         try:
-            await self._catalog.change(topic, partitions, overrides)
+            await self._catalog.change(topic, wanted)
         except BadVersion:
             return False
         return True
@@ -663,3 +681,10 @@ class Broker:
                 self.namespaces.policies(namespace)
             )
         return base
+
+
+def _free_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return what users may say of a topic; raise `InvalidConfig` for names that are the broker's own."""
+    if taken := sorted(filter(is_reserved, properties)):
+        raise InvalidConfig(f"Property {taken[0]} is the broker's own")
+    return dict(properties)

@@ -27,6 +27,8 @@ class Rate(NamedTuple):
     messages: int = 0
     bytes: int = 0
     period_s: int = 1
+    relative: bool = False
+    """Whether what is published meanwhile may go besides (``relativeToPublishRate``)."""
 
     def __bool__(self) -> bool:
         return self.messages > 0 or self.bytes > 0
@@ -92,6 +94,8 @@ class Limits:
     delayed_delivery: DelayedDelivery | None = None
     persistence: Persistence | None = None
     inactive_topics: InactiveTopics | None = None
+    subscription_expiration_minutes: int | None = None
+    """After how long without consumers a subscription ends; 0 for never."""
 
     def over(self, below: Limits) -> Limits:
         """Return what is in force where ``below`` says the rest."""
@@ -116,6 +120,7 @@ NAMESPACE_KEYS = {
     "delayed_delivery_policies": "delayed_delivery",
     "persistence": "persistence",
     "inactive_topic_policies": "inactive_topics",
+    "subscription_expiration_time_minutes": "subscription_expiration_minutes",
 }
 TOPIC_KEYS = {
     "maxProducerPerTopic": "max_producers",
@@ -191,11 +196,10 @@ def _rate(key: str, value: Any, messages: str, size: str, *, strict: bool) -> Ra
         value = value[CLUSTER]
     if not isinstance(value, Mapping):
         raise InvalidPolicy(f"{key} must be an object, not {value!r}")
-    if strict and value.get("relativeToPublishRate"):
-        raise InvalidPolicy(f"{key}: relativeToPublishRate is not served")
     period_s = whole_number(f"{key}.ratePeriodInSecond", value.get("ratePeriodInSecond", 1), 1)
     bounds = [whole_number(f"{key}.{name}", value.get(name, -1)) if name else 0 for name in (messages, size)]
-    return Rate(max(bounds[0], 0), max(bounds[1], 0), period_s)
+    relative = _flag(f"{key}.relativeToPublishRate", value.get("relativeToPublishRate") or False)
+    return Rate(max(bounds[0], 0), max(bounds[1], 0), period_s, relative)
 
 
 def _quotas(key: str, value: Any) -> dict[str, Quota]:

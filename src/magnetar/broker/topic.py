@@ -2,6 +2,7 @@
 
 The node lies where Pulsar keeps partitioned topics, and holds what Pulsar expects (``partitions``, ``properties``,
 ``deleted``); what Kafka needs besides lies in ``properties``: ``kafka.topic.id`` (base64) and ``kafka.config.<name>``.
+All other properties are those that Pulsar's users gave it: they are kept and shown.
 Pulsar has such a node only for topics that are partitioned; of ours those are that say ``pulsar.partitioned``, and
 those with several partitions.
 """
@@ -25,6 +26,11 @@ _CONFIG = "kafka.config."
 _PARTITIONED = "pulsar.partitioned"
 
 
+def is_reserved(name: str) -> bool:
+    """Whether a property of this name is the broker's own, not for users to set."""
+    return name in (_ID, _PARTITIONED) or name.startswith(_CONFIG)
+
+
 @dataclass(slots=True, eq=False)
 class Topic:
     """One topic. There is one object for it while it exists; partitions and configuration change in place."""
@@ -40,6 +46,8 @@ class Topic:
     deleted: bool = False
     made_partitioned: bool = False
     """Whether Pulsar's tools made it with partitions: then it has them even if it has but one."""
+    properties: dict[str, str] = field(default_factory=dict)
+    """What Pulsar's users say of it."""
     stored_version: int = -1
     """Of its node in the metadata store."""
     internal: bool = field(init=False)
@@ -60,7 +68,7 @@ class Topic:
 
 def encode_topic(topic: Topic) -> bytes:
     """Write what the metadata store keeps of a topic."""
-    properties = {_ID: base64.b64encode(topic.topic_id).decode()}
+    properties = {**topic.properties, _ID: base64.b64encode(topic.topic_id).decode()}
     properties |= {_CONFIG + name: value for name, value in topic.overrides.items()}
     if topic.made_partitioned:
         properties[_PARTITIONED] = "true"
@@ -94,4 +102,5 @@ def decode_topic(path: str, value: bytes, name: TopicName, kafka_name: str) -> T
         overrides,
         deleted=bool(content.get("deleted")),
         made_partitioned=_PARTITIONED in properties or _ID not in properties,
+        properties={key: str(text) for key, text in properties.items() if not is_reserved(key)},
     )

@@ -18,7 +18,6 @@ from magnetar.pulsar.errors import (
 )
 from magnetar.pulsar.schemas import NO_SCHEMA
 from magnetar.pulsar.services import PulsarServices
-from magnetar.pulsar.settings import PulsarSettings
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.pulsar.topics import AnyTopic, PulsarTopics
 from magnetar.wire.pulsar.pulsar_pb2 import Schema, ServerError
@@ -50,7 +49,8 @@ async def check_schema(
     policies = namespaces.policies(topic.namespace_name)
     has_none = schema is None or schema.type in NO_SCHEMA
     if has_none or schema is None:
-        if produces and policies.enforces_schemas and await services.schemas.latest(topic) is not None:
+        enforced = produces and services.topics.policies.enforces_schemas(topic)
+        if enforced and await services.schemas.latest(topic) is not None:
             raise IncompatibleSchema(
                 "Producers cannot connect or send message without a schema to topics with a schema"
             )
@@ -72,12 +72,8 @@ def check_subscription(
     policies = broker.topic_policies(topic.topic)
     if broker.security.authorization.enabled and policies.prefixes_subscriptions:
         check_prefix(services, topic.topic.name, name, role)
-    allowed = policies.allows_auto_subscriptions
-    allowed = (
-        broker.settings.of(PulsarSettings).allow_auto_subscription_creation if allowed is None else allowed
-    )
     is_new = isinstance(topic, PulsarTopic) and name not in topic.subscriptions
-    if durable and is_new and not allowed:
+    if durable and is_new and not services.topics.policies.allows_auto_subscriptions(topic.topic):
         raise SubscriptionNotFound("Subscription does not exist")
 
 

@@ -10,11 +10,11 @@ from magnetar.broker.background import end_all
 from magnetar.broker.core import Broker
 from magnetar.broker.handlers import ProtocolHandler
 from magnetar.broker.listeners import Listener
-from magnetar.broker.names import TopicName
 from magnetar.broker.setting import HandlerSettings
 from magnetar.broker.settings import Settings
 from magnetar.broker.url_listeners import with_tls
 from magnetar.ledger.port import wall_clock_ms
+from magnetar.pulsar.expired_subscriptions import ExpiredSubscriptionsSweep
 from magnetar.pulsar.figures import PulsarFigures
 from magnetar.pulsar.group_cursors import GroupCursors
 from magnetar.pulsar.inactive import InactiveTopicsSweep
@@ -72,14 +72,9 @@ class PulsarProtocolHandler(ProtocolHandler):
         broker.offers.add(self.services)
         await self._join_transactions(broker, topics)
         InactiveTopicsSweep(broker, topics, self._clock)
+        ExpiredSubscriptionsSweep(broker, topics, self.services.groups, self._clock)
         broker.events.topic_deleted.append(schemas.topic_deleted)
-        namespaces = broker.namespaces
-
-        def strategy_of(topic: TopicName) -> str | None:
-            known = topic.namespace_name in namespaces
-            return namespaces.policies(topic.namespace_name).schema_compatibility_strategy if known else None
-
-        schemas.strategy_of = strategy_of
+        schemas.strategy_of = topics.policies.schema_strategy
         self._server = PulsarServer(self.services, self._settings)
         await broker.metadata.follow(schemas, load=False)
         await topics.start()

@@ -100,6 +100,23 @@ class PulsarLimitSettings(HandlerSettings):
         rule=at_least(1),
         pulsar=("brokerDeleteInactiveTopicsFrequencySeconds",),
     )
+    subscription_expiration_time_minutes: int = setting(
+        0,
+        Kind.INT,
+        f"After how long without consumers a subscription ends; 0 for never. Kafka's groups have offsets.retention."
+        f"minutes. {_POLICY}",
+        unit="minutes",
+        rule=at_least(0),
+        pulsar=("subscriptionExpirationTimeMinutes",),
+    )
+    subscription_expiry_check_interval_in_minutes: int = setting(
+        5,
+        Kind.INT,
+        "How often subscriptions are looked for that have had no consumers for too long.",
+        unit="minutes",
+        rule=at_least(1),
+        pulsar=("subscriptionExpiryCheckIntervalInMinutes",),
+    )
     backlog_quota_default_limit_bytes: int = setting(
         -1,
         Kind.LONG,

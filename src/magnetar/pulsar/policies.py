@@ -23,12 +23,20 @@ from magnetar.broker.limits import (
     decode_limits,
 )
 from magnetar.broker.names import TopicName
+from magnetar.broker.policies import decode_auto_subscriptions
 from magnetar.broker.topic import Topic
 from magnetar.metadata import MUST_NOT_EXIST, Delete, MetadataCorrupt, Put, Stored
 from magnetar.pulsar.limit_settings import PulsarLimitSettings
 from magnetar.pulsar.settings import PulsarSettings
 
 _ROOT = "/magnetar/topic-policies"
+SCHEMA_STRATEGY, SCHEMAS_ENFORCED, AUTO_SUBSCRIPTIONS = (
+    "schemaCompatibilityStrategy",
+    "schemaValidationEnforced",
+    "autoSubscriptionCreationOverride",
+)
+UNDEFINED = "UNDEFINED"
+"""What stands for no strategy: others decide."""
 
 
 class TopicPolicies:
@@ -98,6 +106,34 @@ class TopicPolicies:
         own = decode_limits(self.content(topic.name), TOPIC_KEYS)
         return own.over(self._broker.topic_policies(topic).limits.over(self._defaults))
 
+    def schema_strategy(self, topic: TopicName) -> str | None:
+        """Return which schemas may follow which, as the topic or its namespace says it; None where neither does."""
+        own: str | None = self.content(topic).get(SCHEMA_STRATEGY)
+        if own not in (None, UNDEFINED):
+            return own
+        namespaces = self._broker.namespaces
+        known = topic.namespace_name in namespaces
+        return namespaces.policies(topic.namespace_name).schema_compatibility_strategy if known else None
+
+    def enforces_schemas(self, topic: TopicName) -> bool:
+        """Whether who brings no schema may not produce to a topic that has one."""
+        own = self.content(topic).get(SCHEMAS_ENFORCED)
+        return (
+            bool(own)
+            if own is not None
+            else self._broker.namespaces.policies(topic.namespace_name).enforces_schemas
+        )
+
+    def allows_auto_subscriptions(self, topic: Topic) -> bool:
+        """Whether a subscription of the topic is made by asking for it."""
+        for said in (
+            decode_auto_subscriptions(self.content(topic.name).get(AUTO_SUBSCRIPTIONS)),
+            self._broker.topic_policies(topic).allows_auto_subscriptions,
+        ):
+            if said is not None:
+                return said
+        return self._broker.settings.of(PulsarSettings).allow_auto_subscription_creation
+
     def deduplicates(self, topic: Topic) -> bool:
         """Whether what producers send to a topic twice is stored once."""
         for said in (
@@ -158,4 +194,5 @@ def _defaults(broker: Broker) -> Limits:
         ),
         Persistence(),
         InactiveTopics(),
+        limits.subscription_expiration_time_minutes,
     )

@@ -10,14 +10,29 @@ _NO_BOUND = 1 << 62
 _MIN_WAIT_S = 0.001
 
 
-class RateLimit:
-    """So many messages and bytes per period. What is spent beyond is owed, and waited for afterwards."""
+_LOOK_S = 1.0
+"""How often it is looked at how much was published."""
 
-    def __init__(self, rate: Rate, now: Callable[[], float]) -> None:
+Came = Callable[[], tuple[int, int]]
+"""Gives how many messages and bytes were published so far."""
+
+
+class RateLimit:
+    """So many messages and bytes per period. What is spent beyond is owed, and waited for afterwards.
+
+    A relative rate is that many more than are published: ``came`` tells how many were, and what it grows by in a second
+    may go in the next one.
+    """
+
+    def __init__(self, rate: Rate, now: Callable[[], float], came: Came | None = None) -> None:
         self.rate = rate
         self._now = now
-        self._filled_at = now()
-        self._messages, self._bytes = float(rate.messages), float(rate.bytes)
+        self._came = came if rate.relative else None
+        self._filled_at = self._looked_at = now()
+        self._before = (0, 0) if self._came is None else self._came()
+        self._may_messages, self._may_bytes = float(rate.messages), float(rate.bytes)
+        """How much may go in one period now."""
+        self._messages, self._bytes = self._may_messages, self._may_bytes
 
     def spend(self, messages: int, size: int) -> None:
         """Draw what was just sent."""
@@ -37,21 +52,31 @@ class RateLimit:
             return 0.0
         waits = [0.0]
         if messages <= 0:
-            waits.append((1 - self._messages) * self.rate.period_s / self.rate.messages)
+            waits.append((1 - self._messages) * self.rate.period_s / self._may_messages)
         if size <= 0:
-            waits.append((1 - self._bytes) * self.rate.period_s / self.rate.bytes)
+            waits.append((1 - self._bytes) * self.rate.period_s / self._may_bytes)
         return max(*waits, _MIN_WAIT_S)
 
     def _fill(self) -> None:
         now = self._now()
+        if self._came is not None and now - self._looked_at >= _LOOK_S:
+            self._look(now, *self._came())
         periods = (now - self._filled_at) / self.rate.period_s
         self._filled_at = now
-        self._messages = min(self._messages + periods * self.rate.messages, self.rate.messages)
-        self._bytes = min(self._bytes + periods * self.rate.bytes, self.rate.bytes)
+        self._messages = min(self._messages + periods * self._may_messages, self._may_messages)
+        self._bytes = min(self._bytes + periods * self._may_bytes, self._may_bytes)
+
+    def _look(self, now: float, messages: int, size: int) -> None:
+        periods = (now - self._looked_at) / self.rate.period_s
+        self._may_messages = self.rate.messages + (messages - self._before[0]) / periods
+        self._may_bytes = self.rate.bytes + (size - self._before[1]) / periods
+        self._looked_at, self._before = now, (messages, size)
 
 
-def renewed(limit: RateLimit | None, rate: Rate | None, now: Callable[[], float]) -> RateLimit | None:
+def renewed(
+    limit: RateLimit | None, rate: Rate | None, now: Callable[[], float], came: Came | None = None
+) -> RateLimit | None:
     """Return the limit for a rate: the same as before if that has not changed, None where there is no bound."""
     if not rate:
         return None
-    return limit if limit is not None and limit.rate == rate else RateLimit(rate, now)
+    return limit if limit is not None and limit.rate == rate else RateLimit(rate, now, came)

@@ -112,7 +112,7 @@ class TopicSchemas:
         self._locks = Locks()
         self._known: dict[str, _Known] = {}
         self.strategy_of: Callable[[TopicName], str | None] = lambda topic: None
-        """What a topic's namespace says, if it does."""
+        """What a topic or its namespace says, if one does."""
 
     # Following what is stored: of those that somebody asked for.
 

@@ -136,11 +136,17 @@ class PulsarTopic:
         self.max_delay_ms = delayed.max_delay_ms if delayed is not None else 0
         if persistence is not None:
             self.cursors.save_interval_ms = _save_interval_ms(persistence)
-        self._readings.rate = renewed(self._readings.rate, policies.dispatch_rate, now)
+        self._readings.rate = renewed(self._readings.rate, policies.dispatch_rate, now, self._came)
         for subscription in self.subscriptions.values():
-            subscription.rate = renewed(subscription.rate, policies.subscription_dispatch_rate, now)
+            subscription.rate = renewed(
+                subscription.rate, policies.subscription_dispatch_rate, now, self._came
+            )
             subscription.wake()
         self.stir()
+
+    def _came(self) -> tuple[int, int]:
+        """Return how many messages and bytes came in, by any protocol."""
+        return self.figures.messages_in, self.figures.bytes_in
 
     @property
     def name(self) -> str:
@@ -366,7 +372,8 @@ class PulsarTopic:
 
     def _made(self, wanted: Wanted, cursor: Cursor) -> Subscription:
         made = subscription_of(wanted, cursor, self._readings)
-        made.rate = renewed(None, self.limits.subscription_dispatch_rate, asyncio.get_running_loop().time)
+        now = asyncio.get_running_loop().time
+        made.rate = renewed(None, self.limits.subscription_dispatch_rate, now, self._came)
         if self.takes_transactions and cursor.is_durable:
             made.acks.in_transactions = self.pending_acks(wanted.subscription)
         if isinstance(made, Shared) and made.sub_type == SubType.Shared and cursor.is_durable:

@@ -77,6 +77,8 @@ class Consumer:
     read_compacted: bool = False
     """Whether it wants the newest message of every key, as far as the topic is compacted."""
     permits: int = 0
+    flowed_ms: int = 0
+    """When it last said that it had room."""
     unacked: int = 0
     pending: dict[Place, PendingAck] = field(default_factory=dict)
     delivered_messages: int = 0

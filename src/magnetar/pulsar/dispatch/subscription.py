@@ -41,6 +41,8 @@ class Subscription(AnySubscription):
         """Whether somebody else reads in the place of its consumers."""
         self.abandoned_ms: int | None = None
         """Since when nobody has been there, if it ends unless somebody comes back."""
+        self.used_ms = readings.clock()
+        """When it was made here, last had a consumer, or was set to another place."""
         self.rate: RateLimit | None = None
         """How fast its consumers may be sent messages."""
         self.acks = Acknowledgements(
@@ -61,6 +63,10 @@ class Subscription(AnySubscription):
     @property
     def is_durable(self) -> bool:
         return self.cursor.is_durable
+
+    def remove(self, consumer: Consumer) -> None:
+        self.used_ms = self._readings.clock()
+        super().remove(consumer)
 
     # -- sending
 

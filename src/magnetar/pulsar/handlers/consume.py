@@ -162,6 +162,7 @@ def flow(connection: PulsarConnection, command: CommandFlow, entry: memoryview) 
     """The consumer has room for more."""
     consuming = connection.consumers.get(command.consumer_id)
     if consuming is not None and command.messagePermits > 0:
+        consuming.consumer.flowed_ms = connection.services.clock()
         consuming.subscription.flow(consuming.consumer, command.messagePermits)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from contextlib import suppress
@@ -10,19 +11,26 @@ from magnetar.ledger.errors import LedgerNotFound
 from magnetar.ledger.port import Position, StoredEntry
 from magnetar.pulsar.dispatch.deliveries import Deliveries, Delivery
 from magnetar.pulsar.rest.request import AdminRequest, Reply, RequiredLevel, RestError, RestRoute
-from magnetar.pulsar.rest.subscriptions import message_id, nth_open, one_subscription
+from magnetar.pulsar.rest.subscriptions import message_id, nth_open
 from magnetar.pulsar.rest.topics import one
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.records.compression import Buffer
 from magnetar.records.pulsar_compression import decompress_payload
 
 _NOT_A_HEADER = re.compile(r"[^\x20-\x7e]")
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""What an HTTP header may be called."""
 
 
 async def peek(ask: AdminRequest) -> Reply:
-    """Return the nth message (entry) that a subscription has not acknowledged, without acknowledging it."""
-    topic, subscription = await one_subscription(ask)
-    entry = await nth_open(topic, subscription, max(ask.number("position"), 1), exactly=True)
+    """Return the nth message (entry) that a subscription has not acknowledged, without acknowledging it.
+
+    Pulsar makes a subscription that is not there, and it begins at the topic's start: its messages are shown here, and
+    nothing is made, for it would keep them from then on.
+    """
+    topic, number = await one(ask), max(ask.number("position"), 1)
+    subscription = topic.subscriptions.get(ask.path["subscription"])
+    entry = await nth_open(topic, subscription, number, exactly=True)
     if entry is None:
         raise RestError(404, "Message not found")
     return await _message(entry)
@@ -113,8 +121,11 @@ async def _message(entry: StoredEntry) -> Reply:
             headers[f"X-Pulsar-{name}"] = text
     if metadata.HasField("null_value"):
         headers["X-Pulsar-null-value"] = str(metadata.null_value).lower()
-    for pair in metadata.properties:
-        headers[f"X-Pulsar-PROPERTY-{pair.key}"] = pair.value
+    if metadata.properties:
+        headers["X-Pulsar-PROPERTY"] = json.dumps({pair.key: pair.value for pair in metadata.properties})
+    for pair in metadata.properties:  # as older clients read them, whose names can be those of headers
+        if _NAME.fullmatch(pair.key):
+            headers[f"X-Pulsar-PROPERTY-{pair.key}"] = pair.value
     safe = {_NOT_A_HEADER.sub("?", key): _NOT_A_HEADER.sub("?", text) for key, text in headers.items()}
     return Reply(bytes(_payload(delivery)), "application/octet-stream", safe)
 

@@ -19,6 +19,7 @@ from magnetar.broker.offloading import AlreadyOffloading, OffloadState
 from magnetar.ledger.errors import CannotOffload
 from magnetar.ledger.offload.place import DIRECTORY_DRIVER
 from magnetar.ledger.port import Position
+from magnetar.pulsar.rest.checks import typed
 from magnetar.pulsar.rest.policies import change
 from magnetar.pulsar.rest.request import AdminRequest, RequiredLevel, RestError, RestRoute, scalar
 from magnetar.pulsar.rest.topics import found, one
@@ -28,18 +29,22 @@ _TOPIC_KEY = "offloadPolicies"
 
 
 class _Bound(NamedTuple):
-    """One number of a namespace's policies: its path, its older key, the newer one, and what is shown for none."""
+    """One number of a namespace's policies: its path, its older key, the newer one, what is shown for none, and what
+    Pulsar calls it when it refuses a value."""
 
     path: str
     older: str
     key: str
     unset: int | None
+    called: str
 
 
 _BOUNDS = (
-    _Bound("offloadThreshold", "offload_threshold", THRESHOLD, -1),
-    _Bound("offloadThresholdInSeconds", "offload_threshold_in_seconds", SECONDS, -1),
-    _Bound("offloadDeletionLagMs", "offload_deletion_lag_ms", LAG, None),
+    _Bound("offloadThreshold", "offload_threshold", THRESHOLD, -1, "offloadThreshold"),
+    _Bound(
+        "offloadThresholdInSeconds", "offload_threshold_in_seconds", SECONDS, -1, "offloadThresholdInSecond"
+    ),
+    _Bound("offloadDeletionLagMs", "offload_deletion_lag_ms", LAG, None, "offloadDeletionLagMs"),
 )
 
 
@@ -51,9 +56,9 @@ def _bound_routes(bound: _Bound) -> tuple[RestRoute, ...]:
         return bound.unset if older is None else int(older)
 
     async def write(ask: AdminRequest) -> None:
-        value = scalar(ask.json(), int)
-        if not isinstance(value, int) or isinstance(value, bool) or value < -1:
-            raise RestError(412, f"{bound.path} must be a whole number, -1 for none, not {value!r}")
+        value = typed(ask, bound.path, int)
+        if value < -1:
+            raise RestError(412, f"Invalid value for {bound.called}")
         await _set(ask, value)
 
     async def remove(ask: AdminRequest) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from magnetar.broker.errors import BrokerError
 from magnetar.broker.limits import NAMESPACE_KEYS, SIZE, decode_limits
 from magnetar.broker.namespaces import CLUSTER
 from magnetar.broker.policies import AUTO_UPDATES, decode_auto_subscriptions, decode_auto_topics
+from magnetar.pulsar.rest.checks import none_but, one_of, only_this_cluster, readable, typed
 from magnetar.pulsar.rest.request import (
     AdminRequest,
     Endpoint,
@@ -17,7 +16,6 @@ from magnetar.pulsar.rest.request import (
     RequiredLevel,
     RestError,
     RestRoute,
-    scalar,
 )
 from magnetar.pulsar.rest.topic_policies import kind_of, quota_of
 from magnetar.pulsar.schemas import strategy_named
@@ -35,51 +33,10 @@ class NamespacePolicy(NamedTuple):
     check: Callable[[Any], object] | None = None
     """Raises why a value of the right type may not be set."""
 
-    @property
-    def kind(self) -> str:
-        """What the value must be, for people."""
-        return {
-            int: "a whole number",
-            bool: "true or false",
-            str: "a string",
-            list: "an array",
-            dict: "an object",
-        }[self.type]
 
-
-def _check_clusters(value: list[Any]) -> None:
-    if value != [CLUSTER]:
-        raise RestError(403, f"there is one cluster, {CLUSTER}: geo-replication is not served")
-
-
-def _none_but(harmless: Any) -> Callable[[Any], None]:
-    """Return what refuses a policy that would do nothing here; ``harmless`` asks for nothing."""
-
-    def check(value: Any) -> None:
-        if value != harmless:
-            raise RestError(405, "This policy is not served: nothing would act on it")
-
-    return check
-
-
-def _one_of(*words: str) -> Callable[[Any], None]:
-    def check(value: Any) -> None:
-        if value not in words:
-            raise RestError(412, f"{value} is none of {', '.join(words)}")
-
-    return check
-
-
-def _read(decode: Callable[[Any], object]) -> Callable[[Any], None]:
-    """Return what refuses, in Pulsar's way, what cannot be read."""
-
-    def check(value: Any) -> None:
-        try:
-            decode(value)
-        except (ValueError, TypeError, BrokerError) as error:
-            raise RestError(412, f"Invalid configuration: {error}") from None
-
-    return check
+def _check_expiration(minutes: int) -> None:
+    if minutes < 0:
+        raise RestError(412, "Invalid value for subscription expiration time")
 
 
 def _check_auto_topics(value: dict[str, Any]) -> None:
@@ -96,7 +53,7 @@ def _check_auto_topics(value: dict[str, Any]) -> None:
     if why:
         said = f"the detail is [defaultNumPartitions] {why}"
         raise RestError(412, f"Invalid configuration for autoTopicCreationOverride. {said}")
-    _read(decode_auto_topics)(value)
+    readable(decode_auto_topics)(value)
 
 
 POLICIES = (
@@ -113,11 +70,15 @@ POLICIES = (
     ),
     NamespacePolicy("properties", "properties", dict, honoured=True),
     NamespacePolicy(
-        "replication", "replication_clusters", list, honoured=True, unset=[CLUSTER], check=_check_clusters
+        "replication", "replication_clusters", list, honoured=True, unset=[CLUSTER], check=only_this_cluster
     ),
     NamespacePolicy("persistence", "persistence", dict, honoured=True),
     NamespacePolicy(
-        "subscriptionExpirationTime", "subscription_expiration_time_minutes", int, check=_none_but(0)
+        "subscriptionExpirationTime",
+        "subscription_expiration_time_minutes",
+        int,
+        honoured=True,
+        check=_check_expiration,
     ),
     NamespacePolicy("delayedDelivery", "delayed_delivery_policies", dict, honoured=True),
     NamespacePolicy("inactiveTopicPolicies", "inactive_topic_policies", dict, honoured=True),
@@ -136,13 +97,13 @@ POLICIES = (
         "schema_auto_update_compatibility_strategy",
         str,
         honoured=True,
-        check=_one_of(*AUTO_UPDATES),
+        check=one_of(*AUTO_UPDATES),
     ),
     NamespacePolicy("schemaValidationEnforced", "schema_validation_enforced", bool, honoured=True),
     NamespacePolicy("isAllowAutoUpdateSchema", "is_allow_auto_update_schema", bool, honoured=True),
     NamespacePolicy("encryptionRequired", "encryption_required", bool, honoured=True),
     NamespacePolicy(
-        "subscriptionAuthMode", "subscription_auth_mode", str, honoured=True, check=_one_of("None", "Prefix")
+        "subscriptionAuthMode", "subscription_auth_mode", str, honoured=True, check=one_of("None", "Prefix")
     ),
     NamespacePolicy(
         "autoTopicCreation", "autoTopicCreationOverride", dict, honoured=True, check=_check_auto_topics
@@ -152,7 +113,7 @@ POLICIES = (
         "autoSubscriptionCreationOverride",
         dict,
         honoured=True,
-        check=_read(decode_auto_subscriptions),
+        check=readable(decode_auto_subscriptions),
     ),
     NamespacePolicy("dispatchRate", "topicDispatchRate", dict, honoured=True),
     NamespacePolicy("subscriptionDispatchRate", "subscriptionDispatchRate", dict, honoured=True),
@@ -165,7 +126,7 @@ POLICIES = (
     NamespacePolicy(
         "deduplicationSnapshotInterval", "deduplicationSnapshotIntervalSeconds", int, honoured=True
     ),
-    NamespacePolicy("entryFilters", "entryFilters", dict, check=_none_but({})),
+    NamespacePolicy("entryFilters", "entryFilters", dict, check=none_but({})),
 )
 
 _PER_CLUSTER = frozenset(
@@ -243,10 +204,7 @@ def _routes(policy: NamespacePolicy) -> tuple[RestRoute, ...]:
         return value.get(CLUSTER, value) if policy.key in _PER_CLUSTER and value is not None else value
 
     async def write(ask: AdminRequest) -> None:
-        value = scalar(ask.json(), policy.type)
-        is_of_type = isinstance(value, policy.type) and (policy.type is bool or not isinstance(value, bool))
-        if not is_of_type:
-            raise RestError(400, f"{policy.path} must be {policy.kind}, not {json.dumps(value)}")
+        value = typed(ask, policy.path, policy.type)
         if policy.check is not None:
             policy.check(value)
         if policy.key in NAMESPACE_KEYS:

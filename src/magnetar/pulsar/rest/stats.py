@@ -123,6 +123,7 @@ def subscription_stats(subscription: Subscription, topic: PulsarTopic) -> dict[s
         "allowOutOfOrderDelivery": subscription.any_order,
         "nonContiguousDeletedMessagesRanges": len(subscription.cursor.deleted_ranges()),
         "subscriptionProperties": subscription.properties,
+        "consumersAfterMarkDeletePosition": {},  # none of a Key_Shared subscription waits for older messages' keys
     }
 
 
@@ -282,6 +283,7 @@ def consumer_stats(consumer: Consumer, subscription: AnySubscription) -> dict[st
         "blockedConsumerOnUnackedMsgs": subscription.holds_back(consumer),
         "address": consumer.sink.address,
         "connectedSince": _time(consumer.connected_ms),
+        "lastConsumedFlowTimestamp": consumer.flowed_ms,
         "clientVersion": consumer.sink.client_version,
         "metadata": consumer.metadata,
     }

@@ -167,18 +167,24 @@ async def _expire(ask: AdminRequest, topic: PulsarTopic, subscription: Subscript
 
 
 async def nth_open(
-    topic: PulsarTopic, subscription: Subscription, number: int, *, exactly: bool = False
+    topic: PulsarTopic, subscription: Subscription | None, number: int, *, exactly: bool = False
 ) -> StoredEntry | None:
-    """Return the nth entry that is not done with; if there are fewer the last one, or with ``exactly`` None."""
-    subscription.flush_acks()
-    offset = max(await subscription.cursor.start_offset(), topic.log.log_start_offset)
+    """Return the nth entry that is not done with; if there are fewer the last one, or with ``exactly`` None.
+
+    Without a subscription nothing is done with.
+    """
+    offset, cursor = topic.log.log_start_offset, None
+    if subscription is not None:
+        subscription.flush_acks()
+        cursor = subscription.cursor
+        offset = max(await cursor.start_offset(), offset)
     last = None
     while number > 0:
         entries = await topic.log.read(offset, max_bytes=1 << 20)
         if not entries:
             return None if exactly else last
         for entry in entries:
-            if not subscription.cursor.is_done_with(Position(entry.ledger_id, entry.entry_id)):
+            if cursor is None or not cursor.is_done_with(Position(entry.ledger_id, entry.entry_id)):
                 last, number = entry, number - 1
                 if number == 0:
                     break

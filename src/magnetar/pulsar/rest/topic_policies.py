@@ -17,9 +17,14 @@ from magnetar.broker.limits import (
     Rate,
     decode_limits,
 )
-from magnetar.pulsar.policies import TopicPolicies
+from magnetar.broker.ownership import CLUSTER
+from magnetar.broker.policies import decode_auto_subscriptions
+from magnetar.broker.topic import Topic
+from magnetar.pulsar.policies import AUTO_SUBSCRIPTIONS, SCHEMA_STRATEGY, SCHEMAS_ENFORCED, TopicPolicies
+from magnetar.pulsar.rest.checks import only_this_cluster, readable, typed
 from magnetar.pulsar.rest.request import AdminRequest, Endpoint, RequiredLevel, RestError, RestRoute, scalar
 from magnetar.pulsar.rest.topics import found
+from magnetar.pulsar.schemas import strategy_named
 from magnetar.pulsar.settings import PulsarSettings
 
 _QUOTAS = "backLogQuotaMap"
@@ -30,7 +35,11 @@ class TopicPolicy(NamedTuple):
 
     path: str
     key: str
-    applied: Callable[[Limits], Any]
+    applied: Callable[[AdminRequest, Topic], Any]
+    type: type | None = None
+    """What its value must be; None for what ``check`` finds out itself."""
+    check: Callable[[Any], object] | None = None
+    """Raises why a value may not be set."""
 
 
 def _dispatch(rate: Rate | None) -> dict[str, Any]:
@@ -38,7 +47,7 @@ def _dispatch(rate: Rate | None) -> dict[str, Any]:
     return {
         "dispatchThrottlingRateInMsg": rate.messages,
         "dispatchThrottlingRateInByte": rate.bytes,
-        "relativeToPublishRate": False,
+        "relativeToPublishRate": rate.relative,
         "ratePeriodInSecond": rate.period_s,
     }
 
@@ -81,43 +90,104 @@ def _inactive(said: InactiveTopics | None) -> dict[str, Any]:
     }
 
 
+def _limit(path: str, key: str, shown: Callable[[Limits], Any]) -> TopicPolicy:
+    """Return one of the policies that `magnetar.broker.limits` reads."""
+
+    def check(value: Any) -> None:
+        decode_limits({path: value}, {path: TOPIC_KEYS[key]}, strict=True)
+
+    return TopicPolicy(path, key, lambda ask, topic: shown(_policies(ask).limits(topic)), check=check)
+
+
+_REPLICATOR_RATE = {"replicatorDispatchRate": "dispatch_rate"}
+
+
+def _own(ask: AdminRequest, topic: Topic, key: str) -> Any:
+    return _policies(ask).content(topic.name).get(key)
+
+
+def _own_or_namespaces(key: str) -> Callable[[AdminRequest, Topic], Any]:
+    """Return how to find what a topic or else its namespace says, which both call the same."""
+
+    def applied(ask: AdminRequest, topic: Topic) -> Any:
+        own = _own(ask, topic, key)
+        said = ask.services.broker.namespaces.content(ask.namespace).get(key) if own is None else own
+        return said.get(CLUSTER, said) if isinstance(said, dict) else said
+
+    return applied
+
+
 POLICIES = (
-    TopicPolicy("maxProducers", "maxProducerPerTopic", lambda limits: limits.max_producers),
-    TopicPolicy("maxConsumers", "maxConsumerPerTopic", lambda limits: limits.max_consumers),
-    TopicPolicy(
+    _limit("maxProducers", "maxProducerPerTopic", lambda limits: limits.max_producers),
+    _limit("maxConsumers", "maxConsumerPerTopic", lambda limits: limits.max_consumers),
+    _limit(
         "maxConsumersPerSubscription",
         "maxConsumersPerSubscription",
         lambda limits: limits.max_consumers_per_subscription,
     ),
-    TopicPolicy(
-        "maxSubscriptionsPerTopic", "maxSubscriptionsPerTopic", lambda limits: limits.max_subscriptions
-    ),
-    TopicPolicy(
+    _limit("maxSubscriptionsPerTopic", "maxSubscriptionsPerTopic", lambda limits: limits.max_subscriptions),
+    _limit(
         "maxUnackedMessagesOnConsumer",
         "maxUnackedMessagesOnConsumer",
         lambda limits: limits.max_unacked_per_consumer,
     ),
-    TopicPolicy(
+    _limit(
         "maxUnackedMessagesOnSubscription",
         "maxUnackedMessagesOnSubscription",
         lambda limits: limits.max_unacked_per_subscription,
     ),
-    TopicPolicy("maxMessageSize", "maxMessageSize", lambda limits: limits.max_message_bytes),
-    TopicPolicy("messageTTL", "messageTTLInSeconds", lambda limits: (limits.message_ttl_ms or 0) // 1000),
-    TopicPolicy("publishRate", "publishRate", lambda limits: _publish(limits.publish_rate)),
-    TopicPolicy("dispatchRate", "dispatchRate", lambda limits: _dispatch(limits.dispatch_rate)),
-    TopicPolicy(
+    _limit("maxMessageSize", "maxMessageSize", lambda limits: limits.max_message_bytes),
+    _limit("messageTTL", "messageTTLInSeconds", lambda limits: (limits.message_ttl_ms or 0) // 1000),
+    _limit("publishRate", "publishRate", lambda limits: _publish(limits.publish_rate)),
+    _limit("dispatchRate", "dispatchRate", lambda limits: _dispatch(limits.dispatch_rate)),
+    _limit(
         "subscriptionDispatchRate",
         "subscriptionDispatchRate",
         lambda limits: _dispatch(limits.subscription_dispatch_rate),
     ),
-    TopicPolicy("subscribeRate", "subscribeRate", lambda limits: _subscribe(limits.subscribe_rate)),
-    TopicPolicy("delayedDelivery", "delayedDelivery", lambda limits: _delayed(limits.delayed_delivery)),
-    TopicPolicy("persistence", "persistence", lambda limits: _persistence(limits.persistence)),
-    TopicPolicy(
+    _limit("subscribeRate", "subscribeRate", lambda limits: _subscribe(limits.subscribe_rate)),
+    _limit("delayedDelivery", "delayedDelivery", lambda limits: _delayed(limits.delayed_delivery)),
+    _limit("persistence", "persistence", lambda limits: _persistence(limits.persistence)),
+    _limit(
         "inactiveTopicPolicies",
         "inactiveTopicPolicies",
         lambda limits: _inactive(limits.inactive_topics),
+    ),
+    TopicPolicy(
+        "schemaCompatibilityStrategy",
+        SCHEMA_STRATEGY,
+        lambda ask, topic: ask.services.schemas.strategy(topic.name).name,
+        str,
+        strategy_named,
+    ),
+    TopicPolicy(
+        "schemaValidationEnforced",
+        SCHEMAS_ENFORCED,
+        lambda ask, topic: _policies(ask).enforces_schemas(topic.name),
+        bool,
+    ),
+    TopicPolicy(
+        "autoSubscriptionCreation",
+        AUTO_SUBSCRIPTIONS,
+        lambda ask, topic: {"allowAutoSubscriptionCreation": _policies(ask).allows_auto_subscriptions(topic)},
+        dict,
+        readable(decode_auto_subscriptions),
+    ),
+    # What producers have sent is kept every second, which is as often as it may ask.
+    TopicPolicy(
+        "deduplicationSnapshotInterval",
+        "deduplicationSnapshotIntervalSeconds",
+        _own_or_namespaces("deduplicationSnapshotIntervalSeconds"),
+        int,
+    ),
+    TopicPolicy("replication", "replicationClusters", lambda ask, topic: [CLUSTER], list, only_this_cluster),
+    # Nothing is replicated, however fast it might be.
+    TopicPolicy(
+        "replicatorDispatchRate",
+        "replicatorDispatchRate",
+        _own_or_namespaces("replicatorDispatchRate"),
+        dict,
+        lambda value: decode_limits({"replicatorDispatchRate": value}, _REPLICATOR_RATE, strict=True),
     ),
 )
 
@@ -206,15 +276,19 @@ def _endpoints(policy: TopicPolicy) -> tuple[tuple[str, str, Endpoint], ...]:
     async def read(ask: AdminRequest) -> Any:
         topic = found(ask)
         if ask.flag("applied"):
-            return policy.applied(_policies(ask).limits(topic))
-        return _policies(ask).content(topic.name).get(policy.key)
+            return policy.applied(ask, topic)
+        return _own(ask, topic, policy.key)
 
     async def write(ask: AdminRequest) -> None:
         topic = found(ask)
-        value = ask.number("messageTTL") if "messageTTL" in ask.query else scalar(ask.json(), int)
+        if policy.type is not None:
+            value = typed(ask, policy.path, policy.type)
+        else:
+            value = ask.number("messageTTL") if "messageTTL" in ask.query else scalar(ask.json(), int)
         if value is None:
             raise RestError(400, f"{policy.path} is missing in the body")
-        decode_limits({policy.path: value}, {policy.path: TOPIC_KEYS[policy.key]}, strict=True)
+        if policy.check is not None:
+            policy.check(value)
         most = ask.services.broker.settings.of(PulsarSettings).pulsar_max_message_size
         if policy.key == "maxMessageSize" and value > most:
             raise RestError(412, f"maxMessageSize must not be more than the broker's, {most}")

@@ -9,6 +9,7 @@ from typing import Any
 from magnetar.broker.errors import TooManyTopics, TopicNotFound
 from magnetar.broker.names import TopicName
 from magnetar.broker.topic import MAX_NEW_PARTITIONS, Topic
+from magnetar.broker.topic_config import CONFIGS
 from magnetar.ledger.errors import LedgerClosed
 from magnetar.pulsar.names import PulsarName, names_of
 from magnetar.pulsar.non_persistent import check_namespace
@@ -83,7 +84,8 @@ async def create_partitioned(ask: AdminRequest) -> None:
     """Make a topic with so many partitions."""
     number = number_of(ask)
     refuse_too_many(number)
-    await _create(ask, number, partitioned=True)
+    body = ask.json()
+    await _create(ask, number, body.get("properties") if isinstance(body, dict) else None, partitioned=True)
 
 
 def number_of(ask: AdminRequest) -> int:
@@ -111,19 +113,24 @@ async def create(ask: AdminRequest) -> None:
         if topic is not None and ask.topic.partition < topic.partitions:
             raise RestError(409, "This topic already exists")
     try:
-        await _create(ask, 1)
+        body = ask.json()
+        await _create(ask, 1, body if isinstance(body, dict) else None)  # older clients send a number
     except TooManyTopics as error:
         raise RestError(409, str(error)) from None
 
 
-async def _create(ask: AdminRequest, number: int, *, partitioned: bool = False) -> None:
+async def _create(ask: AdminRequest, number: int, said: Any, *, partitioned: bool = False) -> None:
+    """Make a topic, of which so much is ``said``: None for nothing."""
     broker = ask.services.broker
+    configs, properties = _told_apart({} if said is None else said)
     broker.namespaces.policies(ask.namespace)
     if ask.topic.partition is not None:
         raise RestError(412, "names ending with -partition-N belong to the partitions of a topic")
     if broker.get(str(ask.topic.topic)) is not None:
         raise RestError(409, "This topic already exists")
-    await broker.create_topic(ask.topic.topic, number, partitioned=partitioned)
+    await broker.create_topic(
+        ask.topic.topic, number, configs, partitioned=partitioned, properties=properties
+    )
 
 
 async def grow(ask: AdminRequest) -> None:
@@ -182,26 +189,39 @@ async def revoke(ask: AdminRequest) -> None:
 
 
 async def properties(ask: AdminRequest) -> dict[str, str]:
-    """Return a topic's own configuration, by Kafka's names."""
-    return dict(found(ask).overrides)
+    """Return what was said of a topic, and its own configuration, by Kafka's names."""
+    topic = found(ask)
+    return {**topic.properties, **topic.overrides}
 
 
 async def set_properties(ask: AdminRequest) -> None:
-    """Set parts of a topic's own configuration, by Kafka's names."""
-    topic, wanted = found(ask), ask.object()
-    if not all(isinstance(text, str) for text in wanted.values()):
-        raise RestError(400, "properties are strings")
-    await ask.services.broker.change_topic_config(
-        topic.kafka_name, lambda topic: {**topic.overrides, **wanted}
-    )
+    """Set properties of a topic: those of Kafka's names are its own configuration."""
+    topic, broker = found(ask), ask.services.broker
+    configs, others = _told_apart(ask.object())
+    if configs:
+        await broker.change_topic_config(topic.kafka_name, lambda topic: {**topic.overrides, **configs})
+    await broker.change_topic_properties(topic.kafka_name, lambda topic: {**topic.properties, **others})
+
+
+def _told_apart(said: Any) -> tuple[dict[str, str], dict[str, str]]:
+    """Return which properties are a topic's configuration, by Kafka's names, and which only something to keep."""
+    if not isinstance(said, dict) or not all(isinstance(text, str) for text in said.values()):
+        raise RestError(400, "properties are an object of strings")
+    configs = {name: text for name, text in said.items() if name in CONFIGS}
+    return configs, {name: text for name, text in said.items() if name not in CONFIGS}
 
 
 async def remove_property(ask: AdminRequest) -> None:
-    """Take one part of a topic's own configuration away."""
+    """Take one property of a topic away, or one part of its own configuration."""
     topic, key = found(ask), ask.query.get("key", "")
-    if key not in topic.overrides:
+    if key in topic.overrides:
+        await without(ask, topic, lambda name: name == key)
+        return
+    if key not in topic.properties:
         raise RestError(412, f"the topic has no property {key!r}")
-    await without(ask, topic, lambda name: name == key)
+    await ask.services.broker.change_topic_properties(
+        topic.kafka_name, lambda topic: {name: text for name, text in topic.properties.items() if name != key}
+    )
 
 
 async def retention(ask: AdminRequest) -> dict[str, int] | None:
