@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-READY_SECONDS = 30
+READY_SECONDS = 300
 
 
 def magnetar() -> str:

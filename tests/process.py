@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 
 READY = "ready "
-READY_SECONDS = 30
+READY_SECONDS = 300
 END_SECONDS = 20
 
 

@@ -16,6 +16,10 @@ from typing import Self
 from benchmarks.peers.processes import rss_mb
 
 
+PATIENCE_S = 600
+"""How long a server may take until it serves: on a busy machine a JVM may need minutes."""
+
+
 class Server(ABC):
     """A broker on loopback. Its data outlives ``stop`` and ``kill``, until ``wipe``."""
 
@@ -61,7 +65,7 @@ class Server(ABC):
     def start(self) -> None:
         """Start the process and wait until its port takes connections."""
         self.launch()
-        self.connect(60).close()
+        self.connect(PATIENCE_S).close()
 
     def connect(self, seconds: float) -> socket.socket:
         """Try to connect until it works; raise ``RuntimeError`` if the process ends or the time is up."""
