@@ -100,7 +100,6 @@ NOTES = {
     "share groups, authentication and TLS, replicas on other brokers, its mocks and its performance tests.",
     "confluent-python": "Where only Magnetar's count is larger, the schema registry's tests make it so.",
     "pulsar-go": "The suite's findings have its admin package, too.",
-    "franz-go": "Not asked: share groups.",
 }
 """What a reader of the counts must know."""
 

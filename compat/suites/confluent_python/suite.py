@@ -25,9 +25,15 @@ from suites.pytest_runs import PytestRun
 
 STAND_IN = Path(__file__).parent / "stand_in"
 # What trivup gives its brokers, and the suite's texts reckon with.
-SETTINGS = ("num.partitions=4", *AUTHORIZER, "super.users=User:ANONYMOUS")
-# Share groups are folders of their own.
-FOLDERS = ("admin", "consumer", "producer", "serialization", "schema_registry")
+SETTINGS = (
+    "num.partitions=4",
+    "group.share.record.lock.duration.ms=1000",
+    "group.share.min.record.lock.duration.ms=1000",
+    *AUTHORIZER,
+    "super.users=User:ANONYMOUS",
+)
+# Two more folders, of share consumers that log in, want brokers of their own.
+FOLDERS = ("admin", "consumer", "producer", "serialization", "share_consumer", "schema_registry")
 NEW_PROTOCOL = "@consumer"
 """Ends the name of a test that is run with the group protocol of KIP-848: those of consumers are run with both."""
 PROGRAM = "integration_test.py"
