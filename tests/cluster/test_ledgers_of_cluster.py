@@ -186,7 +186,7 @@ def test_a_bookies_damaged_copy_is_told_and_written_again_from_another_ones(hous
     assert house.magnetar("verify").findings("worn", "wear") == []
 
 
-def test_what_no_bookie_has_whole_is_told_and_hides_nothing_else(house: House) -> None:
+def test_what_no_bookie_has_whole_is_refused_told_and_given_up_only_when_asked(house: House) -> None:
     house.written("lost")
     assert house.damage(value_of("lost", 5000)[:14], most=3) == 2
     told = house.magnetar("verify")
@@ -202,11 +202,31 @@ def test_what_no_bookie_has_whole_is_told_and_hides_nothing_else(house: House) -
     assert len(kept.findings("lost", "damage")) == 1
 
     house.broker.start()
+    refused = house.magnetar("repair", "--drop-damaged", "--yes")
+    assert refused.status != 0
+    assert "brokers live" in refused.error
     assert len(house.read("lost", first)) == first  # what is before it is served, and nothing in its place
     house.broker.end()
 
+    given_up = house.magnetar("repair", "--drop-damaged", "--yes")
+    assert given_up.status == 0, given_up
+    lost = [
+        (each["lost_first"], each["lost_last"])
+        for each in given_up.value["actions"]
+        if each["lost_first"] >= 0
+    ]
+    assert lost == [(first, last)]
+    told = house.magnetar("verify")
+    assert (told.status, told.findings("lost", "damage")) == (0, [])
 
-def test_a_ledger_that_was_deleted_behind_the_metadata_is_told(house: House) -> None:
+    house.broker.start()
+    found = house.read("lost", RECORDS - (last - first + 1))
+    gone = range(first, last + 1)
+    assert found == {n: value_of("lost", n) for n in range(RECORDS) if n not in gone}
+    house.broker.end()
+
+
+def test_a_ledger_that_was_deleted_behind_the_metadata_is_told_and_given_up_when_asked(house: House) -> None:
     from kazoo.client import KazooClient
 
     house.written("gone")
@@ -225,6 +245,22 @@ def test_a_ledger_that_was_deleted_behind_the_metadata_is_told(house: House) -> 
         (each["ledger"], each["first_offset"], each["last_offset"])
         for each in told.findings("gone", "damage")
     ] == [(each.ledger_id, each.first_offset, each.last_offset) for each in victims]
+    given_up = house.magnetar("repair", "--drop-damaged", "--yes")
+    assert given_up.status == 0, given_up
+    assert house.magnetar("verify").findings("gone", "damage") == []
+
+    gone = {n for each in victims for n in range(each.first_offset, each.last_offset + 1)}
+    house.broker.start()
+    assert house.read("gone", RECORDS - len(gone)) == {
+        n: value_of("gone", n) for n in range(RECORDS) if n not in gone
+    }
+    # An offset that was given out is not given out again, though its ledger is the one that is gone.
+    producer = Producer({"bootstrap.servers": bootstrap([house.broker])})
+    offsets: list[int] = []
+    producer.produce("gone", b"after", on_delivery=lambda error, message: offsets.append(message.offset()))
+    assert producer.flush(60) == 0
+    assert offsets == [RECORDS]
+    house.broker.end()
 
 
 def test_where_nothing_of_a_cluster_is_it_is_said_and_nothing_is_made(house: House) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,13 +44,7 @@ def test_logs_left_open_are_recovered_though_nobody_asks(cluster: Cluster, pair:
         topics = admin.list_topics(timeout=10).topics
         return {each: topics[each].partitions[0].leader if topics[each].partitions else -1 for each in names}
 
-    def is_settled() -> bool:
-        """Whether both have their part, and nothing has moved for a while."""
-        before = leaders()
-        time.sleep(4)
-        return set(before.values()) == {1, 2} and before == leaders()
-
-    until(is_settled)
+    until(lambda: set(leaders().values()) == {1, 2})  # both have a part
     producer = Producer({"bootstrap.servers": bootstrap(pair), "enable.idempotence": True})
     for each in names:
         producer.produce(each, b"before")

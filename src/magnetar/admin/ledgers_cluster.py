@@ -308,6 +308,9 @@ class ClusterLedgers:
     async def _look_at_ledger(
         self, log: ClusterLog, summary: LedgerSummary, has_offsets: bool, tally: _Tally
     ) -> None:
+        give_up = (
+            f"'{REPAIR} --drop-damaged' gives up offsets {summary.first_offset} to {summary.last_offset}"
+        )
         lost = {"first_offset": summary.first_offset, "last_offset": summary.last_offset}
         try:
             is_known, closed = await self.closed(summary.ledger_id)
@@ -316,7 +319,7 @@ class ClusterLedgers:
             return
         if not is_known:
             what = "the ledger is gone: BookKeeper's metadata know nothing of it"
-            do = "restore its node in ZooKeeper from a backup"
+            do = f"restore its node in ZooKeeper from a backup, or {give_up}"
             self._say(tally, Gravity.damage, log, summary, what, do, **lost)
             return
         if closed is None:
@@ -327,7 +330,7 @@ class ClusterLedgers:
         due = summary.entries if summary.sealed else there
         if there != due and CUT not in summary.properties:
             what = f"holds {there} entries, and the metadata knows {due}"
-            self._say(tally, Gravity.damage, log, summary, what, "report this", **lost)
+            self._say(tally, Gravity.damage, log, summary, what, f"report this; {give_up}", **lost)
         try:
             found = await asyncio.to_thread(
                 look_at,
@@ -350,9 +353,9 @@ class ClusterLedgers:
             if found.unreached:
                 do = "start the bookies that are to have copies, and look again"
             else:
-                do = "restore a bookie's disk from a copy"
+                do = f"restore a bookie's disk from a copy, or '{REPAIR} --drop-damaged' gives up what was in it"
                 if hole.next_offset > hole.first_offset >= 0:
-                    do += f"; without it offsets {hole.first_offset} to {hole.next_offset - 1} are lost"
+                    do += f": offsets {hole.first_offset} to {hole.next_offset - 1}"
             self._say(
                 tally, Gravity.damage, log, summary, f"{entries}: no copy is whole: {hole.why}", do,
                 entry=hole.first, first_offset=hole.first_offset, last_offset=hole.next_offset - 1,

@@ -135,19 +135,19 @@ def repair(
 ) -> None:
     """Mend the data directory of a stopped broker, or copies on a cluster's bookies from others that are whole.
 
-    Nothing is given up without --drop-damaged, which is for data directories. Ends with 1 if anything is still damaged.
+    Nothing is given up without --drop-damaged, which a cluster's brokers have to be ended for. Ends with 1 if anything
+    is still damaged.
     """
     from magnetar.admin.ledgers import Gravity
 
     cluster = _cluster(data, config, metadata, bookkeeper, metadata_config)
-    if cluster is not None and drop_damaged:
-        raise Invalid("--drop-damaged is for data directories", "Of a cluster only copies are mended.")
     if drop_damaged:
-        confirm(f"Give up the damaged entries in {data} for good?", yes=yes)
+        where = data if cluster is None else cluster.metadata
+        confirm(f"Give up the damaged entries in {where} for good?", yes=yes)
     if cluster is not None:
         from magnetar.admin.ledgers_cluster_repair import repair_cluster
 
-        done = repair_cluster(cluster)
+        done = repair_cluster(cluster, drop_damaged=drop_damaged)
     else:
         from magnetar.admin.ledgers_repair import repair as repair_directory
 
