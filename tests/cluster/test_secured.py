@@ -23,10 +23,12 @@ from magnetar.pipeline.port import RecordQuery
 from tests.cluster.brokers import BrokerProcess
 from tests.cluster.secured import Secured
 from tests.cluster.servers import bookie, class_path
+from tests.cluster.wiretap import Wiretap
 
 class_path()  # skips the module where BookKeeper cannot be run
 pytestmark = [pytest.mark.slow]
 
+from magnetar.metadata.kazoo_client import SecuredClient  # noqa: E402
 from magnetar.metadata.zookeeper import ZooKeeperStore  # noqa: E402
 from magnetar.pipeline.on_bookies import BookieSlice, ClusterUnknown  # noqa: E402
 
@@ -161,6 +163,21 @@ async def test_large_values_come_and_go_by_tls(secured: Secured) -> None:
     await store.close()
 
 
+def know_bookies_as(secured: Secured, root: str, addresses: list[str]) -> None:
+    """Have bookies be known below another root by other addresses: those of relays in front of them."""
+    client = SecuredClient(secured.cluster.hosts, ZooKeeperSecurity.read(str(secured.client_config)))
+    client.start(60)
+    try:
+        for name in ("LAYOUT", "INSTANCEID"):
+            client.create(f"{root}/ledgers/{name}", client.get(f"/ledgers/{name}")[0], makepath=True)
+        client.ensure_path(f"{root}/ledgers/available/readonly")
+        for each in addresses:
+            client.create(f"{root}/ledgers/available/{each}", b"")
+    finally:
+        client.stop()
+        client.close()
+
+
 def magnetar(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [str(Path(sys.executable).parent / "magnetar"), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True)
@@ -188,6 +205,42 @@ def test_a_broker_that_trusts_another_authority_says_so(secured: Secured) -> Non
     broker = BrokerProcess(secured.cluster, secured.directory, 2, conf=conf)
     broker.begin().wait()
     assert "trustStore.location must have the authority that signed it" in broker.log.read_text()
+
+
+def test_what_a_broker_and_bookies_say_to_each_other_is_tls_from_the_first_record_on(
+    secured: Secured,
+) -> None:
+    """Bytes on the wire decide: a client that leaves TLS out is told from one that is slow, and at once."""
+    root = "/relayed"
+    with Wiretap([each.port for each in secured.cluster.bookies]) as tap:
+        know_bookies_as(secured, root, [f"127.0.0.1:{port}" for port in tap.ports])
+        broker = BrokerProcess(
+            secured.cluster,
+            secured.directory,
+            4,
+            f"metadata.url=zk:{secured.cluster.hosts}{root}",
+            f"bookkeeper.metadata.url=zk+hierarchical://{secured.cluster.hosts}{root}/ledgers",
+            conf=f"metadataStoreConfigPath={secured.client_config}\n{secured.bookies_conf()}",
+        )
+        broker.start()
+        try:
+            admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{broker.kafka}"})
+            admin.create_topics([NewTopic("tapped", 1)])["tapped"].result(60)
+            producer = Producer({"bootstrap.servers": f"127.0.0.1:{broker.kafka}"})
+            told: list[object] = []
+            for number in range(RECORDS):
+                producer.produce(
+                    "tapped", b"a secret %d" % number, on_delivery=lambda *row: told.append(row[0])
+                )
+            while len(told) < RECORDS and not tap.in_plain:
+                producer.poll(0.1)
+            assert tap.in_plain == [], "to a bookie in plain"
+            assert told == [None] * RECORDS
+        finally:
+            broker.end()
+        assert tap.in_plain == []
+        assert tap.handshakes >= 2  # one bookie each
+        assert tap.application_bytes > RECORDS * len(b"a secret")
 
 
 def test_a_broker_that_trusts_no_bookie_says_what_to_look_at(secured: Secured) -> None:
