@@ -13,6 +13,8 @@ from benchmarks.faults.run import STANDSTILL_S
 from benchmarks.faults.work import IN_FLIGHT_S
 
 RESULTS = Path(__file__).with_name("results.json")
+LATER = Path(__file__).with_name("later.json")
+"""A shorter run of more; it goes when there is a whole one."""
 _TEMPLATE = Path(__file__).with_name("page.md")
 PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
 KILLED_S, PLANNED_S = 3.0, 0.3
@@ -35,6 +37,7 @@ def text(kept: dict[str, Any]) -> str:
         table=_table(kept["faults"]),
         bars=_bars(kept["faults"]),
         told=_told(kept),
+        later=_later(json.loads(LATER.read_text())) if LATER.exists() else "",
     )
 
 
@@ -51,6 +54,16 @@ def _came_out(kept: dict[str, Any]) -> str:
         f"{records['copied exactly once']:,} records copied, {messages:,} messages of Pulsar's "
         f"producers{_more(records)}. **{count or 'None'}** lost, doubled, out of order, aborted and yet read, or not "
         f"acknowledged in the end.\n\n{violations}{chr(10) * 2 if violations else ''}"
+    )
+
+
+def _later(kept: dict[str, Any]) -> str:
+    command = f"python -m benchmarks.faults --seed {kept['seed']} --session-ms {kept['session_ms']}"
+    outcome = _came_out(kept).partition("\n\n")[2]
+    table = _table(kept["faults"]).partition("\n\n")[2]
+    return (
+        f"## A later run\n\nOf {kept['day']} at {kept['commit']}, by `{command}`, "
+        f"with load averages of {kept['load']}. {kept['note']}\n\n{outcome}{table}"
     )
 
 
