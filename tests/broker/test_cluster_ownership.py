@@ -173,6 +173,29 @@ async def test_who_lets_go_slowly_does_not_take_away_what_another_has_taken_sinc
     await until(lambda: owner.owner_of(WHOLE) == other.owner_of(WHOLE))
 
 
+async def test_who_lost_a_session_has_let_go_of_its_bundles_before_it_takes_them_again(
+    brokers: list[ClusterOwnership],
+) -> None:
+    owner, other = owner_and_other(brokers)
+    lets_go, may_end = asyncio.Event(), asyncio.Event()
+
+    async def lost(_: Bundle) -> None:
+        lets_go.set()
+        await may_end.wait()
+
+    await other.close()
+    owner.on_lost.append(lost)
+    store = owner._store
+    assert isinstance(store, MemoryStore)
+    await store.lose_session()
+    await lets_go.wait()
+    for _ in range(3):
+        await owner._take(WHOLE)
+    assert owner.mine() == []
+    may_end.set()
+    await until(lambda: WHOLE in owner.mine())
+
+
 @pytest.mark.parametrize("done", [False, True])
 async def test_what_was_taken_or_let_go_of_without_an_answer_is_owned_again(
     brokers: list[ClusterOwnership], monkeypatch: pytest.MonkeyPatch, done: bool

@@ -135,6 +135,8 @@ class ClusterOwnership(Ownership):
         self._mine: dict[Bundle, Owned] = {}
         self._taken: dict[Bundle, int] = {}
         """The version of a bundle's epoch when this broker took it last: another's taking makes it higher."""
+        self._let_go_of: set[Bundle] = set()
+        """What this broker had in a session that is over, until nobody here has its logs open any more."""
         self._bounds: dict[str, tuple[Bundle, ...]] = {}
         """By namespace, once they are stored."""
         self._policies: dict[str, Stored] = {}
@@ -444,6 +446,9 @@ class ClusterOwnership(Ownership):
 
         ``whoever``: own it all the same; the one that it was meant for did not come.
         """
+        if bundle in self._let_go_of:  # others may have written since to logs that are still open here
+            await asyncio.sleep(0.05)
+            return
         async with self._locks.setdefault(bundle, asyncio.Lock()):
             if self.owner_of(bundle) is not None or self._is_closing:
                 return
@@ -597,6 +602,7 @@ class ClusterOwnership(Ownership):
     def _session_lost(self) -> None:
         """Own nothing from now on; come back under the next session."""
         gone, self._mine = tuple(self._mine), {}
+        self._let_go_of.update(gone)
         self._store.session.on_lost.append(self._session_lost)
         _log.warning("the session is lost, and with it %d bundles", len(gone))
         self._soon(self._let_go_and_come_back(gone))
@@ -608,6 +614,7 @@ class ClusterOwnership(Ownership):
                     await told(bundle)
                 except Exception:
                     _log.exception("somebody could not let go of bundle %s", bundle)
+            self._let_go_of.discard(bundle)
         while not self._is_closing:
             try:
                 await self._claim_id()
