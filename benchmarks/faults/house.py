@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from benchmarks.faults.relay import Relay, Relays
 from tests.cluster.brokers import BrokerProcess
-from tests.cluster.servers import Cluster, Server, bookie
+from tests.cluster.servers import Cluster, Server, bookie, die_with_parent
 
 SESSION_MS = 2000
 """Of ZooKeeper's: a broker that is silent for longer loses what it owns."""
@@ -156,6 +156,7 @@ class HurtBroker(BrokerProcess):
                 stderr=subprocess.STDOUT,
                 env=self._environment,
                 start_new_session=True,  # as a daemon has one; Linux shares processors out by sessions
+                preexec_fn=die_with_parent,
             )
         return self._process
 
