@@ -15,7 +15,6 @@ from typing import Self
 
 from benchmarks.peers.processes import rss_mb
 
-
 PATIENCE_S = 600
 """How long a server may take until it serves: on a busy machine a JVM may need minutes."""
 

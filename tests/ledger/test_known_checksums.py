@@ -29,7 +29,9 @@ def large_batch(size: int) -> bytes:
 
 def append_known(log: ManagedLedger, batch: bytes, crc: int) -> Pending:
     head = kafka_message_head(NOW_MS, 1) + batch[:_COUNTED_FROM]
-    return log.append((head, memoryview(batch)[_COUNTED_FROM:]), messages=1, timestamp_ms=NOW_MS, tail_crc=crc)
+    return log.append(
+        (head, memoryview(batch)[_COUNTED_FROM:]), messages=1, timestamp_ms=NOW_MS, tail_crc=crc
+    )
 
 
 async def opened(
@@ -45,7 +47,14 @@ async def opened(
 async def test_entries_of_all_sizes_are_read_as_they_were_written(tmp_path: Path, ready: bool) -> None:
     """Also where they wait for a ledger at first."""
     engine, log = await opened(tmp_path, ready=ready)
-    sizes = [0, 1, 100, MIN_COMBINED_BYTES - 100, *(MIN_COMBINED_BYTES + n for n in range(0, 130, 7)), 900_000]
+    sizes = [
+        0,
+        1,
+        100,
+        MIN_COMBINED_BYTES - 100,
+        *(MIN_COMBINED_BYTES + n for n in range(0, 130, 7)),
+        900_000,
+    ]
     written = [large_batch(size) for size in sizes]
     for pending in [append_known(log, batch, read_header(batch).crc) for batch in written]:
         await pending.settled()

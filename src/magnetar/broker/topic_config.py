@@ -296,4 +296,6 @@ def check_together(config: TopicConfig) -> None:
 
 
 HONOURED = tuple(each for each in CONFIGS.values() if each.honoured)
-assert {each.name.replace(".", "_") for each in HONOURED} == {each.name for each in fields(TopicConfig) if each.init}
+assert {each.name.replace(".", "_") for each in HONOURED} == {
+    each.name for each in fields(TopicConfig) if each.init
+}
