@@ -21,16 +21,16 @@ _LITTLE = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4
 
 
 def java() -> str:
-    """Return the command, or skip the test."""
+    """Return the command, or skip the test, or the module that asks for it."""
     home = Path(os.environ.get("JAVA_HOME", "/nowhere"), "bin", "java")
     found = str(home) if home.exists() else shutil.which("java")
     if found is None:
-        pytest.skip("there is no Java here to run ZooKeeper and BookKeeper on")
+        pytest.skip("there is no Java here to run ZooKeeper and BookKeeper on", allow_module_level=True)
     return found
 
 
 def class_path() -> str:
-    """Return where the jars are, brought if need be, or skip the test."""
+    """Return where the jars are, brought if need be, or skip the test, or the module that asks for them."""
     pytest.importorskip("kazoo", reason="kazoo and JPype1 are not installed: make install")
     from magnetar.ledger.bookkeeper import jars
 
@@ -39,7 +39,7 @@ def class_path() -> str:
     except jars.JarsError as error:
         if shutil.which("mvn"):
             raise
-        pytest.skip(str(error))
+        pytest.skip(str(error), allow_module_level=True)
     return f"{Path(__file__).parent}:{directory}/*"
 
 
