@@ -52,6 +52,16 @@ def test_a_policy_that_nothing_would_act_on_is_refused(
     assert furnished.delete(path).status_code == 204
 
 
+@pytest.mark.parametrize("name", ["%00/ns", "refuses/%00", "refuses/..", "%2e%2e/ns", "refuses/%e2%80%ae"])
+@pytest.mark.parametrize(
+    ("method", "what"), [("PUT", ""), ("GET", ""), ("PUT", "/0x0_0x1/split"), ("GET", "/topics")]
+)
+def test_what_is_no_namespaces_name_is_refused(
+    furnished: httpx.Client, name: str, method: str, what: str
+) -> None:
+    assert 400 <= furnished.request(method, f"/admin/v2/namespaces/{name}{what}").status_code < 500
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "why"),
     [

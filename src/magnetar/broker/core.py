@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -49,7 +50,7 @@ from magnetar.broker.topic import Topic, is_reserved
 from magnetar.broker.topic_config import TopicConfig, check_overrides, check_together
 from magnetar.broker.transaction_sides import PulsarTransactions
 from magnetar.ledger.port import LedgerEngine, LedgerPolicy
-from magnetar.metadata import BadVersion, MetadataStore
+from magnetar.metadata import BadVersion, InvalidPath, MetadataStore
 from magnetar.metadata.cache import MetadataCache
 from magnetar.metadata.when_there import WhenThere
 
@@ -239,7 +240,8 @@ class Broker:
         `MetadataError`.
         """
         topics = () if topic is None else (topic_path(topic),)
-        await self.metadata.refresh((f"{POLICIES}/{namespace}", *topics))
+        with suppress(InvalidPath):  # what can be no namespace's name nobody has made
+            await self.metadata.refresh((f"{POLICIES}/{namespace}", *topics))
 
     def get_by_id(self, topic_id: bytes) -> Topic | None:
         """Return the topic with this id."""
