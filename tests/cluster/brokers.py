@@ -82,12 +82,14 @@ def leaders(admin: AdminClient, topic: str) -> dict[int, int]:
     return {each.id: each.leader for each in found.values()}
 
 
-def make_topic(admin: AdminClient, name: str) -> None:
+def make_topic(
+    admin: AdminClient, name: str, partitions: int = PARTITIONS, config: dict[str, str] | None = None
+) -> None:
     """Make a topic and wait until each partition has a leader. One that a first try of a test left is deleted."""
     if name in admin.list_topics(timeout=10).topics:  # to ask for it alone could make it
         admin.delete_topics([name])[name].result()
         until(lambda: name not in admin.list_topics(timeout=10).topics)
-    admin.create_topics([NewTopic(name, PARTITIONS)])[name].result()
+    admin.create_topics([NewTopic(name, partitions, config=config or {})])[name].result()
     while not (found := leaders(admin, name)) or min(found.values()) < 0:
         time.sleep(0.05)
 
