@@ -19,7 +19,7 @@ from magnetar.broker.shares.share_partition import (
 )
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.share.settings import ShareSettings
-from magnetar.kafka.shares.dead_letters import DeadLetterQueue
+from magnetar.kafka.shares.dead_letters import DeadLetterQueue, LetterCounts
 from magnetar.kafka.shares.serving import ServedShare
 from magnetar.kafka.shares.state import ShareKey
 from magnetar.records.batch import PlainRecord, decode_records, encode_batch
@@ -37,6 +37,7 @@ class LetterBox:
     def __init__(self) -> None:
         self.background = Background()
         self.large = asyncio.Semaphore(1)
+        self.counts: dict[str, LetterCounts] = {}
         self.letters: list[int] = []
         self.writes: list[asyncio.Future[ErrorCode]] = []
         self.batches: list[StateBatch] = []
@@ -103,6 +104,7 @@ async def test_a_letter_is_written_once_its_record_is_durably_given_up(is_kept: 
         await judging
         await until_so(lambda: not served.machine.is_archiving)
         assert house.letters == list(range(10))
+        assert house.counts == {"g": LetterCounts(records=10, produces=1, failed=0)}
         assert [(each.first, each.last, each.state) for each in house.batches] == [(0, 9, 3)]
         assert (served.machine.start_offset, len(house.writes)) == (10, 2)
     else:
@@ -132,3 +134,4 @@ async def test_what_is_given_up_while_a_batch_is_made_up_is_written_too() -> Non
     await until_so(lambda: sum(each.last - each.first + 1 for each in archived) == 8)
     await turns()
     assert house.letters == [3, 4, 5, 6, 7, 8, 9, 20]
+    assert house.counts["g"].records == 8
