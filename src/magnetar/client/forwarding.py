@@ -194,3 +194,23 @@ def _heard(nbytes: int) -> None:
 
 def _nothing() -> None:
     """Nobody wants to know."""
+
+
+def answer_to(
+    connection: ForwardingConnection, frame: memoryview, *, within_s: float
+) -> asyncio.Future[memoryview]:
+    """Send a request as it came; return what gets its answer, or the `ClientError` for which there is none."""
+    answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+
+    def told(came: memoryview | None, error: ClientError | None) -> None:
+        if answer.done():
+            return
+        if came is not None:
+            answer.set_result(came)
+        else:
+            assert error is not None
+            answer.set_exception(error)
+            answer.exception()  # whether or not anybody comes for it
+
+    connection.forward(frame, told, within_s=within_s)
+    return answer

@@ -75,6 +75,12 @@ def _by_transaction(key: str = "transactional_id") -> Api:
 
 
 _ANY, _HERE, _CONTROLLER = Api(Way.ANY), Api(Way.HERE), Api(Way.CONTROLLER)
+_DESCRIBES_GROUPS = Api(Way.COORDINATORS, KeyRows("group_ids", ""), KeyRows("groups", "group_id"))
+_SHARES = Api(
+    Way.LEADERS,
+    PartitionRows("topics", "", "topic_id", "partitions", "partition_index"),
+    PartitionRows("responses", "", "topic_id", "partitions", "partition_index"),
+)
 
 APIS: dict[int, Api] = {
     ApiKey.PRODUCE: Api(
@@ -174,29 +180,15 @@ APIS: dict[int, Api] = {
     ),
     ApiKey.LIST_TRANSACTIONS: Api(Way.EVERY, answered=KeyRows("transaction_states", "transactional_id")),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: _by_group(),
-    ApiKey.CONSUMER_GROUP_DESCRIBE: Api(
-        Way.COORDINATORS, KeyRows("group_ids", ""), KeyRows("groups", "group_id")
-    ),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: _DESCRIBES_GROUPS,
     ApiKey.STREAMS_GROUP_HEARTBEAT: _by_group(),
-    ApiKey.STREAMS_GROUP_DESCRIBE: Api(
-        Way.COORDINATORS, KeyRows("group_ids", ""), KeyRows("groups", "group_id")
-    ),
+    ApiKey.STREAMS_GROUP_DESCRIBE: _DESCRIBES_GROUPS,
     ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: _by_group(),
     ApiKey.SHARE_GROUP_HEARTBEAT: _by_group(),
-    ApiKey.SHARE_GROUP_DESCRIBE: Api(
-        Way.COORDINATORS, KeyRows("group_ids", ""), KeyRows("groups", "group_id")
-    ),
+    ApiKey.SHARE_GROUP_DESCRIBE: _DESCRIBES_GROUPS,
     # Records are held in a session with each leader: `magnetar.proxy.kafka.sharing`.
-    ApiKey.SHARE_FETCH: Api(
-        Way.LEADERS,
-        PartitionRows("topics", "", "topic_id", "partitions", "partition_index"),
-        PartitionRows("responses", "", "topic_id", "partitions", "partition_index"),
-    ),
-    ApiKey.SHARE_ACKNOWLEDGE: Api(
-        Way.LEADERS,
-        PartitionRows("topics", "", "topic_id", "partitions", "partition_index"),
-        PartitionRows("responses", "", "topic_id", "partitions", "partition_index"),
-    ),
+    ApiKey.SHARE_FETCH: _SHARES,
+    ApiKey.SHARE_ACKNOWLEDGE: _SHARES,
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: Api(
         Way.COORDINATORS, KeyRows("groups", "group_id"), KeyRows("groups", "group_id")
     ),

@@ -15,7 +15,7 @@ from typing import Any
 
 from magnetar.broker.memory import Account
 from magnetar.client.errors import ClientError
-from magnetar.client.forwarding import ForwardingConnection
+from magnetar.client.forwarding import ForwardingConnection, answer_to
 from magnetar.kafka.fetch_sessions import (
     INVALID_SESSION,
     FetchedPartition,
@@ -56,8 +56,12 @@ class _Asked:
     """What was asked of each partition, as the request had it."""
     isolation_level: int
     answer: asyncio.Future[memoryview]
-    size: int = 0
-    """Of an answer that has come and was not taken."""
+
+    @property
+    def size(self) -> int:
+        """Of an answer that has come and was not taken."""
+        came = self.answer.done() and self.answer.exception() is None
+        return len(self.answer.result()) if came else 0
 
 
 @dataclass(slots=True, eq=False)
@@ -181,29 +185,13 @@ class Fetching:
             topics=_topics(wanted.values()),
             rack_id=request.rack_id,
         )
-        frame = framed(header, asked)
-        answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
-        made = _Asked(
+        wait_s = min(asked.max_wait_ms, _LONGEST_WAIT_MS) / 1000
+        made = self._asked[owner] = _Asked(
             connection,
             {key: ask.partition for key, ask in wanted.items()},
             request.isolation_level,
-            answer,
+            answer_to(connection, framed(header, asked), within_s=self.within_s + wait_s),
         )
-
-        def told(frame: memoryview | None, error: ClientError | None) -> None:
-            if answer.done():
-                return
-            if frame is None:
-                assert error is not None
-                answer.set_exception(error)
-                answer.exception()  # whether or not anybody comes for it
-            else:
-                made.size = len(frame)
-                answer.set_result(frame)
-
-        wait_s = min(asked.max_wait_ms, _LONGEST_WAIT_MS) / 1000
-        connection.forward(frame, told, within_s=self.within_s + wait_s)
-        self._asked[owner] = made
         return made
 
     def _will_do(self, before: _Asked, wanted: dict[Key, FetchedPartition], request: FetchRequest) -> bool:

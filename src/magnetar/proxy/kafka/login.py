@@ -6,12 +6,10 @@ can be said again: PLAIN and OAUTHBEARER. Of SCRAM each exchange is another one.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from magnetar.client.errors import ClientError
-from magnetar.client.forwarding import ForwardingConnection
+from magnetar.client.forwarding import ForwardingConnection, answer_to
 from magnetar.proxy.kafka.brokers import Brokers
 from magnetar.proxy.kafka.relay import api_versions_told
 from magnetar.proxy.kafka.request import as_it_came, written
@@ -111,16 +109,4 @@ class ProxyLogin:
     async def _asked(self, frame: memoryview) -> memoryview:
         if self._connection is None or self._connection.closed:
             self._connection, self._address = await self._strangers.connect_anywhere()
-        answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
-
-        def told(came: memoryview | None, error: ClientError | None) -> None:
-            if answer.done():
-                return
-            if came is not None:
-                answer.set_result(came)
-            else:
-                assert error is not None
-                answer.set_exception(error)
-
-        self._connection.forward(frame, told, within_s=self._strangers.request_s)
-        return await answer
+        return await answer_to(self._connection, frame, within_s=self._strangers.request_s)

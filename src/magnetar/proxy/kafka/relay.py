@@ -13,7 +13,7 @@ from typing import Any
 
 from magnetar.broker.memory import Account
 from magnetar.client.errors import BrokerUnreachable, ClientError, NoConnection
-from magnetar.client.forwarding import ForwardingConnection
+from magnetar.client.forwarding import ForwardingConnection, answer_to
 from magnetar.kafka.fetch_sessions import FetchSessions
 from magnetar.kafka.handlers import ROUTE_BY_KEY
 from magnetar.kafka.pace import paced
@@ -91,7 +91,6 @@ class Relay:
         self._account = account
         self._sessions = sessions
         self._fetching = Fetching(sessions, account, upstreams.connect, upstreams.let_go, within_s)
-
         self._sharing = Sharing(share_sessions, account, upstreams.connect, within_s)
 
     @property
@@ -303,20 +302,8 @@ class Relay:
     async def _asked(
         self, connection: ForwardingConnection, frame: memoryview, header: RequestHeader
     ) -> memoryview:
-        answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
-
-        def told(frame: memoryview | None, error: ClientError | None) -> None:
-            if answer.done():
-                return
-            if frame is not None:
-                answer.set_result(frame)
-            else:
-                assert error is not None
-                answer.set_exception(error)
-
         within_s = _WITHOUT_END_S if header.api_key in _WAITS_FOR_OTHERS else self.within_s
-        connection.forward(frame, told, within_s=within_s)
-        return await answer
+        return await answer_to(connection, frame, within_s=within_s)
 
     # -- rows
 

@@ -13,11 +13,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from magnetar.broker.memory import Account
 from magnetar.client.errors import ClientError
-from magnetar.client.forwarding import ForwardingConnection
+from magnetar.client.forwarding import ForwardingConnection, answer_to
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.shares.sessions import (
     FINAL_EPOCH,
@@ -39,6 +39,7 @@ from magnetar.wire.kafka.messages import share_acknowledge_response as acknowled
 from magnetar.wire.kafka.messages import share_fetch_request as fetching
 from magnetar.wire.kafka.messages import share_fetch_response as fetched
 
+T = TypeVar("T")
 _MOMENT_MS = 50
 _LONGEST_WAIT_MS = 60_000
 Where = SharedPartition
@@ -330,21 +331,9 @@ class Sharing:
             return None
 
     async def _answered(self, connection: ForwardingConnection, header: RequestHeader, part: Any) -> Any:
-        answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
-
-        def told(frame: memoryview | None, error: ClientError | None) -> None:
-            if answer.done():
-                return
-            if frame is None:
-                assert error is not None
-                answer.set_exception(error)
-            else:
-                self.held_bytes += len(frame)
-                answer.set_result(frame)
-
         wait_s = getattr(part, "max_wait_ms", 0) / 1000
-        connection.forward(framed(header, part), told, within_s=self._within_s + wait_s)
-        came = await answer
+        came = await answer_to(connection, framed(header, part), within_s=self._within_s + wait_s)
+        self.held_bytes += len(came)
         _, body = decode_response_header(came, header.api_key, header.api_version)
         message: Any = response_class(header.api_key)
         return message.decode(body, header.api_version)
@@ -393,7 +382,7 @@ def _fetches(
             ),
             forgotten_topics_data=[
                 fetching.ForgottenTopic(topic_id=topic_id, partitions=indexes)
-                for topic_id, indexes in _indexes(dropped).items()
+                for topic_id, indexes in _of_topics((each, each.partition) for each in dropped)
             ],
         )
     return parts
@@ -415,26 +404,23 @@ def _said(topics: Iterable[Any]) -> Said:
     }
 
 
-def _indexes(partitions: Iterable[Where]) -> dict[bytes, list[int]]:
-    found: dict[bytes, list[int]] = {}
-    for topic_id, index in partitions:
-        found.setdefault(topic_id, []).append(index)
-    return found
+def _of_topics(rows: Iterable[tuple[Where, T]]) -> Iterable[tuple[bytes, list[T]]]:
+    found: dict[bytes, list[T]] = {}
+    for where, row in rows:
+        found.setdefault(where.topic_id, []).append(row)
+    return found.items()
 
 
 def _topics(rows: Said, topic: Any, partition: Any) -> list[Any]:
-    found: dict[bytes, list[Any]] = {}
-    for where, batches in rows.items():
-        row = partition(partition_index=where.partition, acknowledgement_batches=list(batches))
-        found.setdefault(where.topic_id, []).append(row)
-    return [topic(topic_id=topic_id, partitions=partitions) for topic_id, partitions in found.items()]
+    made = {
+        where: partition(partition_index=where.partition, acknowledgement_batches=list(batches))
+        for where, batches in rows.items()
+    }
+    return _by_topic(made, topic)
 
 
 def _by_topic(rows: dict[Where, Any], topic: Any) -> list[Any]:
-    found: dict[bytes, list[Any]] = {}
-    for where, row in rows.items():
-        found.setdefault(where.topic_id, []).append(row)
-    return [topic(topic_id=topic_id, partitions=partitions) for topic_id, partitions in found.items()]
+    return [topic(topic_id=topic_id, partitions=some) for topic_id, some in _of_topics(rows.items())]
 
 
 def _fetch_row(where: Where, **codes: Any) -> fetched.PartitionData:
