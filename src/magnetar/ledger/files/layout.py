@@ -90,12 +90,9 @@ def frame_head(
     ``tail_crc`` is the CRC32C of the last part of ``rest``, where that is known.
     """
     crc = crc32c(_PLACE.pack(ledger_id, entry_id, length) + head)
-    if tail_crc is None:
-        for part in rest:
-            crc = crc32c(part, crc)
-    else:
-        for part in rest[:-1]:
-            crc = crc32c(part, crc)
+    for part in rest if tail_crc is None else rest[:-1]:
+        crc = crc32c(part, crc)
+    if tail_crc is not None:
         crc = extended(crc, rest[-1], tail_crc)
     return FRAME.pack(length, crc, entry_id) + head
 

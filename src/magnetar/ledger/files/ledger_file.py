@@ -29,9 +29,8 @@ class OpenFiles:
     def __init__(self, disk: Disk, *, most: int) -> None:
         self.disk = disk
         self._most = most
-        self._files: OrderedDict[str, File] = (
-            OrderedDict()
-        )  # a path's hash would be a call of Python's each time
+        # By a string: to look for a path is a call of Python's each time.
+        self._files: OrderedDict[str, File] = OrderedDict()
 
     def get(self, path: str) -> File:
         file = self._files.get(path)
@@ -43,8 +42,8 @@ class OpenFiles:
             self._files.move_to_end(path)
         return file
 
-    def forget(self, path: Path) -> None:
-        file = self._files.pop(str(path), None)
+    def forget(self, path: str) -> None:
+        file = self._files.pop(path, None)
         if file is not None:
             file.close()
 

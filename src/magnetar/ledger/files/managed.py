@@ -365,7 +365,7 @@ class FilesManagedLedger(CompactableLog):
 
     def let_files_go(self) -> None:
         for ledger in self.state.open_files.values():
-            self._shared.files.forget(ledger.path)
+            self._shared.files.forget(str(ledger.path))
         self.state.open_files.clear()
 
     def abandon(self) -> None:

@@ -132,7 +132,7 @@ class EngineParts:
         """Delete the files of ledgers that nothing refers to any more."""
         paths = [path(self.root, each) for each in ledger_ids for path in (ledger_path, index_path)]
         for path in paths:
-            self.files.forget(path)
+            self.files.forget(str(path))
 
         def remove() -> None:
             for path in paths:
