@@ -30,7 +30,8 @@ class Duties:
         self.retention.start()
         self.cleaner.start()
         self.compaction_monitor.start()
-        self._broker.events.bundle_acquired.append(LeftOpen(self._broker).acquired)
+        if self._broker.engine.opens_slowly:
+            self._broker.events.bundle_acquired.append(LeftOpen(self._broker).acquired)
         self._broker.offloading.start()
         self._broker.backlogs.start(self._broker.background)
         security = self._broker.settings.security

@@ -347,6 +347,8 @@ class ManagedLedger(ABC):
 class LedgerEngine(ABC):
     """All managed ledgers of one broker."""
 
+    opens_slowly: bool = False
+    """Whether to open a log that its last owner did not close takes so long that `left_open` is worth asking."""
     can_offload: bool = False
     """Whether it brings ledgers to tiered storage, and reads them there."""
     leases: Leases

@@ -45,6 +45,7 @@ _log = logging.getLogger("magnetar.ledger")
 class BookKeeperEngine(LedgerEngine):
     """Logs on ``bookies``; ``metadata`` is the store that all brokers of the cluster share."""
 
+    opens_slowly = True
     can_offload = True
 
     def __init__(
