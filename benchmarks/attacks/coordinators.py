@@ -246,6 +246,14 @@ def _made(name: str, key: ApiKey, make: Callable[[], Any], version: int | None =
     return Attack(f"kafka: {name}", topic, rows(make, newest, _TIMES))
 
 
+def _keys(name: str, key: ApiKey, field: str) -> Attack:
+    return _made(name, key, partial(keys, key, field))
+
+
+def _states(name: str, key: ApiKey, row: str) -> Attack:
+    return _made(name, key, partial(states, key, row))
+
+
 K = ApiKey
 ATTACKS = (
     _made("ConsumerGroupHeartbeat, 200,000 names", K.CONSUMER_GROUP_HEARTBEAT, consumer_heartbeat),
@@ -258,57 +266,19 @@ ATTACKS = (
     _made("AddPartitionsToTxn, 100,000 transactions", K.ADD_PARTITIONS_TO_TXN, add_to_transactions),
     _made("TxnOffsetCommit, 100,000 rows", K.TXN_OFFSET_COMMIT, txn_commit, 5),
     _made("WriteTxnMarkers, 200,000 partitions", K.WRITE_TXN_MARKERS, markers),
-    _made(
-        "DescribeTransactions, 200,000 ids",
-        K.DESCRIBE_TRANSACTIONS,
-        partial(keys, K.DESCRIBE_TRANSACTIONS, "transactional_ids"),
-    ),
-    _made(
-        "FindCoordinator, 200,000 keys",
-        K.FIND_COORDINATOR,
-        partial(keys, K.FIND_COORDINATOR, "coordinator_keys"),
-    ),
-    _made(
-        "ConsumerGroupDescribe, 200,000",
-        K.CONSUMER_GROUP_DESCRIBE,
-        partial(keys, K.CONSUMER_GROUP_DESCRIBE, "group_ids"),
-    ),
-    _made(
-        "ShareGroupDescribe, 200,000",
-        K.SHARE_GROUP_DESCRIBE,
-        partial(keys, K.SHARE_GROUP_DESCRIBE, "group_ids"),
-    ),
-    _made(
-        "StreamsGroupDescribe, 200,000",
-        K.STREAMS_GROUP_DESCRIBE,
-        partial(keys, K.STREAMS_GROUP_DESCRIBE, "group_ids"),
-    ),
-    _made("DeleteGroups, 200,000", K.DELETE_GROUPS, partial(keys, K.DELETE_GROUPS, "groups_names")),
+    _keys("DescribeTransactions, 200,000 ids", K.DESCRIBE_TRANSACTIONS, "transactional_ids"),
+    _keys("FindCoordinator, 200,000 keys", K.FIND_COORDINATOR, "coordinator_keys"),
+    _keys("ConsumerGroupDescribe, 200,000", K.CONSUMER_GROUP_DESCRIBE, "group_ids"),
+    _keys("ShareGroupDescribe, 200,000", K.SHARE_GROUP_DESCRIBE, "group_ids"),
+    _keys("StreamsGroupDescribe, 200,000", K.STREAMS_GROUP_DESCRIBE, "group_ids"),
+    _keys("DeleteGroups, 200,000", K.DELETE_GROUPS, "groups_names"),
     _made("OffsetDelete, 200,000 rows", K.OFFSET_DELETE, offset_delete),
-    _made(
-        "ReadShareGroupState, 200,000 rows",
-        K.READ_SHARE_GROUP_STATE,
-        partial(states, K.READ_SHARE_GROUP_STATE, "ReadStateData"),
-    ),
-    _made(
-        "WriteShareGroupState, 200,000 rows",
-        K.WRITE_SHARE_GROUP_STATE,
-        partial(states, K.WRITE_SHARE_GROUP_STATE, "WriteStateData"),
-    ),
-    _made(
-        "InitializeShareGroupState, 200,000 rows",
-        K.INITIALIZE_SHARE_GROUP_STATE,
-        partial(states, K.INITIALIZE_SHARE_GROUP_STATE, "InitializeStateData"),
-    ),
-    _made(
-        "DeleteShareGroupState, 200,000 rows",
-        K.DELETE_SHARE_GROUP_STATE,
-        partial(states, K.DELETE_SHARE_GROUP_STATE, "DeleteStateData"),
-    ),
-    _made(
-        "ReadShareGroupStateSummary, 200,000 rows",
-        K.READ_SHARE_GROUP_STATE_SUMMARY,
-        partial(states, K.READ_SHARE_GROUP_STATE_SUMMARY, "ReadStateSummaryData"),
+    _states("ReadShareGroupState, 200,000 rows", K.READ_SHARE_GROUP_STATE, "ReadStateData"),
+    _states("WriteShareGroupState, 200,000 rows", K.WRITE_SHARE_GROUP_STATE, "WriteStateData"),
+    _states("InitializeShareGroupState, 200,000 rows", K.INITIALIZE_SHARE_GROUP_STATE, "InitializeStateData"),
+    _states("DeleteShareGroupState, 200,000 rows", K.DELETE_SHARE_GROUP_STATE, "DeleteStateData"),
+    _states(
+        "ReadShareGroupStateSummary, 200,000 rows", K.READ_SHARE_GROUP_STATE_SUMMARY, "ReadStateSummaryData"
     ),
     _made("ShareAcknowledge, 200,000 batches", K.SHARE_ACKNOWLEDGE, share_acknowledge),
     _made("DescribeShareGroupOffsets, 200,000 groups", K.DESCRIBE_SHARE_GROUP_OFFSETS, share_offsets),
