@@ -278,7 +278,7 @@ def _pass_on(
     assert isinstance(topic, NonPersistentTopic)
     topic.publish(producing.producer, sent, metadata)
     _check_not_migrating(topic)
-    highest = max(command.highest_sequence_id, command.sequence_id)
+    highest = _highest(command)
     frame = encode.send_receipt(command.producer_id, command.sequence_id, highest, PLACE, topic.partition)
     connection.receipt(Receipt(None, lambda _: frame))
 
@@ -286,7 +286,7 @@ def _pass_on(
 def _store(
     connection: PulsarConnection, command: CommandSend, sent: Sent, topic: PulsarTopic, made: Producer
 ) -> None:
-    highest = max(command.highest_sequence_id, command.sequence_id)
+    highest = _highest(command)
     dedup, metadata = topic.dedup, sent.metadata
     # Of a chunked message all parts have one sequence id; it counts when the last one is there.
     counts = not metadata.is_chunk or metadata.chunk_id == metadata.num_chunks_from_msg - 1
@@ -310,12 +310,16 @@ def _store(
     connection.receipt(Receipt(topic.last_done if pending is None else pending.done, frame))
 
 
+def _highest(command: CommandSend) -> int:
+    """Return the sequence id by which clients know a batch."""
+    return max(command.highest_sequence_id, command.sequence_id)
+
+
 def _refused(command: CommandSend, error: BaseException) -> bytes:
     answer = BaseCommand(type=BaseCommand.SEND_ERROR)
     refused = answer.send_error
     refused.producer_id = command.producer_id
-    # By the highest one clients know a batch.
-    refused.sequence_id = max(command.highest_sequence_id, command.sequence_id)
+    refused.sequence_id = _highest(command)
     refused.error = code_for(error)
     refused.message = str(error)
     return encode.frame(answer)
