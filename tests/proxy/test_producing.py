@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Sequence
+from random import Random
 from typing import Any
+
+import pytest
 
 from magnetar.client.errors import BrokerUnreachable
 from magnetar.proxy.figures import RelayFigures
+from magnetar.proxy.kafka import due_batches
 from magnetar.proxy.kafka.fetching import framed
 from magnetar.proxy.kafka.producing import BatchRelay
 from magnetar.proxy.kafka.request import ProxiedRequest
 from magnetar.proxy.kafka.rewriting import Place
 from magnetar.proxy.kafka.routes import Routes
+from magnetar.records.batch import PlainRecord, encode_batch, read_header
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.header import (
     RequestHeader,
@@ -76,6 +83,7 @@ class World:
     def __init__(self) -> None:
         self.figures = RelayFigures()
         self.routes = Routes()
+        self.leader = 0
         self.lead([0, 1])
         self.brokers = {0: Broker(), 1: Broker()}
         self.answers: list[Sequence[Any]] = []
@@ -99,15 +107,32 @@ class World:
     def moved(self, topic: object, row: object, nodes: object) -> None:
         self.routes.forget("t")
 
+    async def find_leaders(self, topics: set[str]) -> None:
+        self.lead([self.leader, 1])
+
+    async def reach(self, node: int | None) -> Broker:
+        return self.brokers[node or 0]
+
     def produce(self, *partitions: int, acks: int = -1) -> tuple[bool, ProxiedRequest]:
+        request, frame, body = self.framed({n: b"%d" % n for n in partitions}, acks)
+        return self.batches.begin(request, frame, body), request
+
+    async def send(self, batches: dict[int, bytes]) -> ProxiedRequest:
+        """Have batches sent by partition, at once or not."""
+        request, frame, body = self.framed(batches)
+        if not self.batches.begin(request, frame, body):
+            await self.batches.run(request, frame, body)
+        return request
+
+    @staticmethod
+    def framed(batches: dict[int, bytes], acks: int = -1) -> tuple[ProxiedRequest, memoryview, memoryview]:
         header = RequestHeader(0, VERSION, 5, "me")
-        rows = [PartitionProduceData(index=n, records=b"%d" % n) for n in partitions]
+        rows = [PartitionProduceData(index=n, records=records) for n, records in batches.items()]
         frame = framed(
             header, ProduceRequest(acks=acks, topic_data=[TopicProduceData(name="t", partition_data=rows)])
         )
-        request = ProxiedRequest(header, len(frame), 0.0)
         _, body = decode_request_header(frame)
-        return self.batches.begin(request, frame, body), request
+        return ProxiedRequest(header, len(frame), 0.0), frame, body
 
     def _answered(self, request: ProxiedRequest, parts: Sequence[Any]) -> None:
         request.parts = parts
@@ -115,6 +140,26 @@ class World:
 
     def _failed(self, request: ProxiedRequest, error: Exception) -> None:
         raise error
+
+
+def batch(sequence: int, *, producer_id: int = 7, epoch: int = 0, records: int = 2) -> bytes:
+    """Return an idempotent producer's batch."""
+    return encode_batch(
+        [PlainRecord(None, b"%d" % sequence, timestamp=0)] * records,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+    )
+
+
+def sequences(broker: Broker) -> list[int]:
+    """Return what a broker was sent."""
+    return [
+        read_header(each.records or b"").base_sequence
+        for asked in broker.asked
+        for topic in asked.topic_data
+        for each in topic.partition_data
+    ]
 
 
 def codes(request: ProxiedRequest) -> dict[int, int]:
@@ -180,3 +225,156 @@ def test_who_wants_no_answer_gets_none() -> None:
     assert begun
     assert request.parts == ()
     assert world.brokers[0].told == [None]
+
+
+async def test_a_batch_behind_one_that_nobody_knows_of_waits_until_that_comes_again() -> None:
+    world = World()
+    first = await world.send({0: batch(0)})
+    world.brokers[0].told.pop(0)(None, BrokerUnreachable("it broke"))
+    assert codes(first) == {0: ErrorCode.REQUEST_TIMED_OUT}
+    world.lead([1, 1])
+    second = await world.send({0: batch(2), 1: batch(0)})
+    assert sequences(world.brokers[1]) == [0], "the partition that nothing is due in goes on"
+    world.brokers[1].answer()
+    assert codes(second) == {0: ErrorCode.NOT_LEADER_OR_FOLLOWER, 1: 0}
+    for sequence in (4, 2):
+        world.lead([1, 1])
+        assert codes(await world.send({0: batch(sequence)})) == {0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    world.lead([1, 1])
+    for sequence in (0, 2, 4):
+        await world.send({0: batch(sequence)})
+    assert sequences(world.brokers[1]) == [0, 0, 2, 4]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        batch(2, epoch=1),
+        batch(2, producer_id=8),
+        batch(2, producer_id=-1, epoch=-1),
+        b"no batch",
+        # It was given up, and its producer knows that it was stored.
+        batch((1 << 31) - 2),
+    ],
+)
+async def test_others_do_not_wait_for_it(other: bytes) -> None:
+    world = World()
+    await world.send({0: batch(0)})
+    world.brokers[0].answer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    world.lead([1, 1])
+    request = await world.send({0: other})
+    world.brokers[1].answer()
+    assert codes(request) == {0: 0}
+    await world.send({0: batch(2)})
+    assert len(world.brokers[1].asked) == 2, "nor does anything that comes after one of them"
+
+
+async def test_sequences_begin_anew_behind_the_largest() -> None:
+    world = World()
+    await world.send({0: batch((1 << 31) - 2)})
+    world.brokers[0].answer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    world.lead([1, 1])
+    assert codes(await world.send({0: batch(0)})) == {0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    assert world.brokers[1].asked == []
+
+
+async def test_it_is_not_waited_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(due_batches, "_KEPT_S", 0.0)
+    world = World()
+    await world.send({0: batch(0)})
+    world.brokers[0].answer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    world.lead([1, 1])
+    await world.send({0: batch(2)})
+    assert sequences(world.brokers[1]) == [2]
+
+
+class Log:
+    """What the brokers agree on of a partition: a batch goes in if it is its producer's next one, or was there."""
+
+    def __init__(self) -> None:
+        self.stored: list[int] = []
+
+    def take(self, sequence: int) -> ErrorCode:
+        if sequence in self.stored:
+            return ErrorCode.NONE
+        if sequence != 2 * len(self.stored):
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        self.stored.append(sequence)
+        return ErrorCode.NONE
+
+
+class Producer:
+    """Sends up to five batches ahead, and again what was refused, once it has heard of all that it sent, as
+    librdkafka does. The proxy reads what it wrote later on.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.due = deque(range(0, 80, 2))
+        self.has_failed = False
+        self.written: deque[int] = deque()
+        self.under_way: deque[tuple[int, ProxiedRequest, asyncio.Future[None]]] = deque()
+
+    def write(self) -> None:
+        ahead = len(self.written) + len(self.under_way)
+        self.has_failed = self.has_failed and ahead > 0
+        if self.due and ahead < 5 and not self.has_failed:
+            self.written.append(self.due.popleft())
+
+    def read(self) -> None:
+        """The proxy takes a batch, if it knows where the one before it went."""
+        if not self.written or (self.under_way and not self.under_way[-1][1].placed):
+            return
+        sequence = self.written.popleft()
+        request, frame, body = self.world.framed({0: batch(sequence)})
+        begun = self.world.batches.begin(request, frame, body)
+        work = asyncio.sleep(0) if begun else self.world.batches.run(request, frame, body)
+        self.under_way.append((sequence, request, asyncio.ensure_future(work)))
+
+    async def answers(self) -> None:
+        while self.under_way and self.under_way[0][1].parts is not None:
+            sequence, request, work = self.under_way.popleft()
+            await work
+            code = codes(request)[0]
+            assert code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            if code:
+                self.has_failed = True
+                self.due = deque(sorted([*self.due, sequence]))
+
+
+@pytest.mark.parametrize("seed", range(100))
+async def test_no_producer_is_told_that_it_is_out_of_order_because_its_leader_was_lost(seed: int) -> None:
+    dice = Random(seed)
+    world, log = World(), Log()
+    producer = Producer(world)
+
+    def take() -> ErrorCode:
+        asked = leader.asked[len(leader.asked) - len(leader.told)]
+        return log.take(read_header(asked.topic_data[0].partition_data[0].records or b"").base_sequence)
+
+    while producer.due or producer.written or producer.under_way:
+        leader, other = world.brokers[world.leader], world.brokers[1 - world.leader]
+        deed = dice.randrange(12)
+        if deed < 4:
+            producer.write()
+        elif deed < 7:
+            producer.read()
+        elif deed < 9 and leader.told:
+            leader.answer(take())
+        elif deed == 9:
+            while other.told:
+                other.answer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif deed == 10:
+            world.leader = 1 - world.leader
+            if dice.random() < 0.5:  # it was killed, having done a part of what it was asked
+                for _ in range(dice.randint(0, len(leader.told))):
+                    take()
+                    leader.told.pop(0)(None, BrokerUnreachable("it broke"))
+                while leader.told:
+                    leader.told.pop(0)(None, BrokerUnreachable("it broke"))
+        elif deed == 11:
+            await world.find_leaders({"t"})  # another client has asked
+        for _ in range(5):
+            await asyncio.sleep(0)
+        await producer.answers()
+    assert log.stored == [*range(0, 80, 2)]

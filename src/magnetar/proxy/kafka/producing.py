@@ -6,12 +6,13 @@ batch is told to it in Kafka's words, of which each client knows what to do:
     the leader is another one             what the leader said, and the proxy has learned who it is
     no connection to the leader           NOT_LEADER_OR_FOLLOWER: nothing was sent
     the connection broke, or no answer    REQUEST_TIMED_OUT: it may have been stored, or not
+    a batch before it met one of these    NOT_LEADER_OR_FOLLOWER, until that one comes again (`DueBatches`)
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,11 +20,13 @@ from magnetar.client.errors import ClientError
 from magnetar.client.forwarding import ForwardingConnection
 from magnetar.kafka.pace import MANY_ROWS
 from magnetar.proxy.kafka.apis import APIS, PartitionRows
+from magnetar.proxy.kafka.due_batches import DueBatches
 from magnetar.proxy.kafka.fetching import MOVED, framed
 from magnetar.proxy.kafka.relay import Relay
 from magnetar.proxy.kafka.request import ProxiedRequest, as_it_came, written
 from magnetar.proxy.kafka.rewriting import leaders
-from magnetar.proxy.kafka.spreading import cut_partitions, join_partitions, partitions_of, topic_key
+from magnetar.proxy.kafka.routes import TopicKey
+from magnetar.proxy.kafka.spreading import Row, cut_partitions, join_partitions, partitions_of, topic_key
 from magnetar.records.compression import Buffer
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.header import decode_response_header
@@ -40,6 +43,8 @@ from magnetar.wire.kafka.primitives import MAX_REQUEST_ELEMENTS
 _MORE_S = 300.0
 """Of what a producer may say that a broker may take; more it does not get."""
 _ASKED, _ANSWERED = APIS[ApiKey.PRODUCE].asked, APIS[ApiKey.PRODUCE].answered
+_NOBODY = -1
+"""Who has the batches that are not sent."""
 Owner = int | None
 
 
@@ -70,6 +75,7 @@ class BatchRelay:
         self._under_way = 0
         self._moves = 0
         """What `Routes.moves` was when the batches that are under way were sent."""
+        self._due = DueBatches()
         self._drained = asyncio.Event()
         self._drained.set()
 
@@ -85,7 +91,7 @@ class BatchRelay:
         owners: dict[int, ForwardingConnection] = {}
         for topic, index in partitions_of(_rows(_ASKED), produce):
             owner = routes.leader(topic, index)
-            if owner is None:
+            if owner is None or (topic, index) in self._due:
                 return False
             if owner not in owners:
                 connection = self._relay.upstreams.ready(owner)
@@ -113,7 +119,7 @@ class BatchRelay:
     async def run(self, request: ProxiedRequest, frame: memoryview, body: memoryview) -> None:
         """Find out who leads, connect, and send."""
         produce = await self._decoded(request, body)
-        routes, upstreams = self._relay.routes, self._relay.upstreams
+        routes = self._relay.routes
         # Of an older batch and a newer one, sent to two leaders of a partition, the newer one may come first.
         await self._drained.wait()
         unknown = {
@@ -121,19 +127,29 @@ class BatchRelay:
         }
         if unknown:
             await self._relay.find_leaders(unknown)
-        parts = cut_partitions(_rows(_ASKED), produce, routes.leader) or {None: produce}
+        early = {row for row, records in _batches(produce) if self._due.is_early(row, records)}
+
+        def owner_of(topic: TopicKey, index: int) -> Owner:
+            return _NOBODY if (topic, index) in early else routes.leader(topic, index)
+
+        parts = cut_partitions(_rows(_ASKED), produce, owner_of) or {None: produce}
         reached: list[tuple[Owner, ForwardingConnection, memoryview]] = []
         sent = _Parts(request, parts)
         for owner, part in parts.items():
-            try:
-                connection = await upstreams.reach(owner)
-            except ClientError:
-                self._forget(part)
+            connection = None if owner == _NOBODY else await self._reach(owner, part)
+            if connection is None:
                 sent.left -= 1
                 sent.answers.append(_failed(part, ErrorCode.NOT_LEADER_OR_FOLLOWER))
                 continue
             reached.append((owner, connection, frame if len(parts) == 1 else framed(request.header, part)))
         self._send(sent, reached)
+
+    async def _reach(self, owner: Owner, part: ProduceRequest) -> ForwardingConnection | None:
+        try:
+            return await self._relay.upstreams.reach(owner)
+        except ClientError:
+            self._forget(part)
+            return None
 
     async def _decoded(self, request: ProxiedRequest, body: memoryview) -> ProduceRequest:
         version = request.header.api_version
@@ -195,11 +211,16 @@ class BatchRelay:
 
     def _finish(self, sent: _Parts, frame: memoryview | None) -> None:
         header = sent.request.header
-        has_failed = False
+        failed: dict[Row, int] = {}
         for answer in sent.answers:
-            has_failed = self._note_failures(answer) or has_failed
+            failed.update(self._note_failures(answer))
+        if not _WAIT_FOR.isdisjoint(failed.values()):
+            for part in sent.parts.values():
+                for row, records in _batches(part):
+                    if failed.get(row) in _WAIT_FOR:
+                        self._due.refused(row, records)
         self._ended()
-        if len(sent.parts) == 1 and frame is not None and not has_failed:
+        if len(sent.parts) == 1 and frame is not None and not failed:
             self._answered(sent.request, as_it_came(header, frame))
             return
         answer = (
@@ -210,16 +231,17 @@ class BatchRelay:
             answer.node_endpoints = []
         self._answered(sent.request, written(header, answer))
 
-    def _note_failures(self, answer: ProduceResponse) -> bool:
-        """Take note of who leads what is not led by who was asked; tell whether any row has failed."""
-        failed = False
+    def _note_failures(self, answer: ProduceResponse) -> dict[Row, int]:
+        """Take note of who leads what is not led by who was asked; return why rows have failed."""
+        failed: dict[Row, int] = {}
         for topic in answer.responses:
             for row in topic.partition_responses:
                 if not row.error_code:
                     continue
-                failed = True
+                key = topic_key(_rows(_ANSWERED), topic)
+                failed[key, row.index] = row.error_code
                 if row.error_code in MOVED:
-                    self._relay.moved(topic_key(_rows(_ANSWERED), topic), row, answer.node_endpoints)
+                    self._relay.moved(key, row, answer.node_endpoints)
         return failed
 
     def _forget(self, part: ProduceRequest) -> None:
@@ -228,6 +250,15 @@ class BatchRelay:
 
 
 _FIRST_WITH_HINTS = 10
+_WAIT_FOR = MOVED | {ErrorCode.REQUEST_TIMED_OUT}
+"""After these a producer sends a batch again, and those behind it must not overtake it."""
+
+
+def _batches(produce: ProduceRequest) -> Iterator[tuple[Row, Buffer | None]]:
+    for topic in produce.topic_data:
+        key = topic_key(_rows(_ASKED), topic)
+        for each in topic.partition_data:
+            yield (key, each.index), each.records
 
 
 def _rows(rows: Any) -> PartitionRows:
