@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import AcknowledgeType, Producer, ShareConsumer
 from confluent_kafka.admin import AdminClient
 
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.message import Message
+from magnetar.wire.kafka.messages.share_acknowledge_request import (
+    AcknowledgePartition,
+    AcknowledgeTopic,
+    ShareAcknowledgeRequest,
+)
+from magnetar.wire.kafka.messages.share_fetch_request import (
+    FetchPartition,
+    FetchTopic,
+    ForgottenTopic,
+    ShareFetchRequest,
+)
+from tests.hostile.client import Wire
 from tests.proxy.processes import PATIENCE_S, ClusterProcess, ProxyProcess
 from tests.proxy.test_kafka import PARTITIONS, RECORDS, make
 from tests.shares.test_share_consumers import Worker, check_none_came_again, until
@@ -86,3 +102,51 @@ def test_what_a_member_releases_comes_again_and_what_it_rejects_does_not(proxy: 
     assert {number: times for number, times in seen.items() if times > 1} == {
         number: 2 for number in range(120) if number % 3 == 1
     }
+
+
+@pytest.mark.parametrize("kind", ["fetch", "forget", "acknowledge"])
+def test_more_rows_than_a_session_has_partitions_are_refused(proxy: ProxyProcess, kind: str) -> None:
+    host, _, port = proxy.kafka.rpartition(":")
+    many = range(10_001)
+    topic_id = uuid.uuid4().bytes
+    with Wire((host, int(port))) as wire:
+        member: dict[str, Any] = {"group_id": "rows", "member_id": str(uuid.uuid4())}
+        asks: dict[str, Any] = {
+            "max_wait_ms": 10,
+            "min_bytes": 1,
+            "max_bytes": 1 << 20,
+            "max_records": 10,
+            "batch_size": 10,
+        }
+        begun = wire.ask(ShareFetchRequest(**member, **asks, share_session_epoch=0))
+        assert begun.error_code == ErrorCode.NONE
+        rows = [FetchPartition(partition_index=number) for number in many]
+        acknowledged = [AcknowledgePartition(partition_index=number) for number in many]
+        requests: dict[str, Message] = {
+            "fetch": ShareFetchRequest(
+                **member,
+                **asks,
+                share_session_epoch=1,
+                topics=[FetchTopic(topic_id=topic_id, partitions=rows)],
+            ),
+            "forget": ShareFetchRequest(
+                **member,
+                **asks,
+                share_session_epoch=1,
+                forgotten_topics_data=[ForgottenTopic(topic_id=topic_id, partitions=list(many))],
+            ),
+            "acknowledge": ShareAcknowledgeRequest(
+                **member,
+                share_session_epoch=1,
+                topics=[AcknowledgeTopic(topic_id=topic_id, partitions=acknowledged)],
+            ),
+        }
+        assert wire.ask(requests[kind]).error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+
+
+def test_a_member_with_a_nul_in_its_name_is_refused(proxy: ProxyProcess) -> None:
+    """That is the broker's own."""
+    host, _, port = proxy.kafka.rpartition(":")
+    with Wire((host, int(port))) as wire:
+        told = wire.ask(ShareFetchRequest(group_id="rows", member_id="me\0", share_session_epoch=0))
+        assert told.error_code == ErrorCode.INVALID_REQUEST

@@ -8,12 +8,10 @@ from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.handlers.leaders import TELLS_LEADER, Misled, tell_leaders
 from magnetar.kafka.handlers.share_acknowledging import (
     acknowledge,
-    check_member,
-    check_rows,
     message_of,
     said_in,
 )
-from magnetar.kafka.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey
+from magnetar.kafka.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, check_member, check_rows
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.share_acknowledge_request import ShareAcknowledgeRequest
 from magnetar.wire.kafka.messages.share_acknowledge_response import (

@@ -13,7 +13,7 @@ from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.errors import code_for
 from magnetar.kafka.handlers.asked import find_topic
 from magnetar.kafka.pace import paced
-from magnetar.kafka.shares.sessions import MAX_ROWS, SharedPartition
+from magnetar.kafka.shares.sessions import SharedPartition
 from magnetar.kafka.shares.state import ShareKey
 from magnetar.wire.kafka.errors import ErrorCode
 
@@ -66,20 +66,6 @@ def said_in(topics: Iterable[Any]) -> list[Said]:
         for row in topic.partitions
         if row.acknowledgement_batches
     ]
-
-
-def check_rows(topics: Sequence[Any]) -> None:
-    """Raise `CoordinatorRefused` for more rows than a session has partitions, before anything is done with them."""
-    if len(topics) > MAX_ROWS or sum(len(topic.partitions) for topic in topics) > MAX_ROWS:
-        raise CoordinatorRefused(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
-
-
-def check_member(group_id: str | None, member_id: str | None) -> None:
-    """Raise `CoordinatorRefused` unless both have names; one with a NUL is the broker's own."""
-    if not group_id or not member_id:
-        raise CoordinatorRefused(ErrorCode.INVALID_REQUEST, "Group id and member id must be given.")
-    if "\0" in member_id:
-        raise CoordinatorRefused(ErrorCode.INVALID_REQUEST, "Member id must not hold a NUL.")
 
 
 async def serve(

@@ -14,8 +14,6 @@ from magnetar.kafka.handlers.share_acknowledging import (
     Refusal,
     Said,
     acknowledge,
-    check_member,
-    check_rows,
     message_of,
     said_in,
     serve,
@@ -28,6 +26,8 @@ from magnetar.kafka.shares.sessions import (
     SessionKey,
     SharedPartition,
     ShareSession,
+    check_member,
+    check_rows,
 )
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.share_fetch_request import ShareFetchRequest

@@ -5,8 +5,8 @@ A session is its connection's, and ends with it: what the member holds is free a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from magnetar.broker.memory import Account
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
@@ -35,6 +35,20 @@ class SessionKey(NamedTuple):
 
     group_id: str
     member_id: str
+
+
+def check_rows(topics: Sequence[Any]) -> None:
+    """Raise `CoordinatorRefused` for more rows than a session has partitions, before anything is done with them."""
+    if len(topics) > MAX_ROWS or sum(len(topic.partitions) for topic in topics) > MAX_ROWS:
+        raise CoordinatorRefused(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+
+
+def check_member(group_id: str | None, member_id: str | None) -> None:
+    """Raise `CoordinatorRefused` unless both have names; one with a NUL is the broker's own."""
+    if not group_id or not member_id:
+        raise CoordinatorRefused(ErrorCode.INVALID_REQUEST, "Group id and member id must be given.")
+    if "\0" in member_id:
+        raise CoordinatorRefused(ErrorCode.INVALID_REQUEST, "Member id must not hold a NUL.")
 
 
 class ShareSession:

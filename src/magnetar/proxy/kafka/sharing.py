@@ -23,11 +23,12 @@ from magnetar.kafka.shares.sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     MAX_EPOCH,
-    MAX_ROWS,
     SessionKey,
     SharedPartition,
     ShareSession,
     ShareSessions,
+    check_member,
+    check_rows,
 )
 from magnetar.proxy.kafka.fetching import MOST_BYTES, MOVED, framed
 from magnetar.proxy.kafka.routes import Routes, TopicKey
@@ -119,6 +120,8 @@ class Sharing:
     ) -> fetched.ShareFetchResponse:
         """Answer a ShareFetch."""
         try:
+            check_rows(request.topics)
+            check_rows(request.forgotten_topics_data)
             said = _said(request.topics)
             session, member = self._session(request, said)
             self._follow(request, session, member)
@@ -163,6 +166,7 @@ class Sharing:
         """Answer a ShareAcknowledge."""
         final = request.share_session_epoch == FINAL_EPOCH
         try:
+            check_rows(request.topics)
             said = _said(request.topics)
             if request.share_session_epoch == INITIAL_EPOCH:
                 raise CoordinatorRefused(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
@@ -203,8 +207,7 @@ class Sharing:
     # -- sessions
 
     def _session(self, request: Any, said: Said) -> tuple[ShareSession, _Member]:
-        if not request.group_id or not request.member_id:
-            raise CoordinatorRefused(ErrorCode.INVALID_REQUEST, "Group id and member id must be given.")
+        check_member(request.group_id, request.member_id)
         key = SessionKey(request.group_id, request.member_id)
         if request.share_session_epoch != INITIAL_EPOCH:
             return self._sessions.go_on(key, request.share_session_epoch, self._account), self._members[key]
@@ -218,8 +221,6 @@ class Sharing:
         return session, member
 
     def _follow(self, request: fetching.ShareFetchRequest, session: ShareSession, member: _Member) -> None:
-        if sum(len(topic.partitions) for topic in request.topics) > MAX_ROWS:
-            raise CoordinatorRefused(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         if request.share_session_epoch == FINAL_EPOCH:
             return
         added = self._sessions.add(
