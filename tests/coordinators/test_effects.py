@@ -108,7 +108,7 @@ class World:
 
 def taken_up(log: MemoryOffsetsLog, world: World, *, is_written: bool = False) -> Shard[Orders]:
     shard = Shard(0, log, Orders, lambda: 0, Background(), world.act)
-    shard.begin(asyncio.Semaphore(1), is_written=is_written)
+    shard.begin(asyncio.Semaphore(1), 0, is_written=is_written)
     return shard
 
 

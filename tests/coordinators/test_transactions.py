@@ -93,7 +93,7 @@ async def play(played: list[Any]) -> None:
 
     def taken_up(*, is_written: bool) -> Shard[GroupsDecider]:
         shard = Shard(0, log, lambda: GroupsDecider(GroupSettings(), lambda: "id"), lambda: 0, Background())
-        shard.begin(asyncio.Semaphore(1), is_written=is_written)
+        shard.begin(asyncio.Semaphore(1), 0, is_written=is_written)
         return shard
 
     shard = taken_up(is_written=False)
@@ -161,7 +161,7 @@ async def test_a_transaction_that_ends_while_its_log_is_compacted() -> None:
 
     def taken_up(*, is_written: bool) -> Shard[GroupsDecider]:
         shard = Shard(0, log, lambda: GroupsDecider(GroupSettings(), lambda: "id"), lambda: 0, Background())
-        shard.begin(asyncio.Semaphore(1), is_written=is_written)
+        shard.begin(asyncio.Semaphore(1), 0, is_written=is_written)
         return shard
 
     def commit(offset: int, transaction: Transaction | None, group: str = "g") -> None:

@@ -19,6 +19,7 @@ from magnetar.kafka.coordinators.consumer.topics import NoTopics, Topics, resolv
 from magnetar.kafka.coordinators.decider import GroupsDecider
 from magnetar.kafka.coordinators.decision import Action, Assigned, Decision, Marker, Token, Transaction
 from magnetar.kafka.coordinators.facts import Committed, Committer, OffsetCommit
+from magnetar.kafka.coordinators.following import Following
 from magnetar.kafka.coordinators.kinds import AnyGroup, is_consumer, is_share, is_streams
 from magnetar.kafka.coordinators.log import OffsetsLog
 from magnetar.kafka.coordinators.offsets import TopicPartition
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
     )
     from magnetar.wire.kafka.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 
-_LOADS_AT_ONCE = 4
 _STARTED_NS = time.time_ns() - time.monotonic_ns()
 
 _log = logging.getLogger(__name__)
@@ -126,8 +126,7 @@ class GroupCoordinator:
         for shard in self._shards:
             shard.on_loaded = self._tell_all
         self._log = log
-        self._gate = asyncio.Semaphore(_LOADS_AT_ONCE)
-        self._following = asyncio.Lock()
+        self._following = Following(log, self._shards)
         self._cleaning: Repeated | None = None
 
     # Life cycle.
@@ -143,17 +142,7 @@ class GroupCoordinator:
 
     async def follow_ownership(self) -> None:
         """Let go of the partitions that another broker has by now, and begin to load those that have come here."""
-        async with (
-            self._following
-        ):  # whoever comes second returns only when what the first lets go of is gone
-            gone = [each for each in self._shards if each.is_mine and not self._log.is_mine(each.partition)]
-            await asyncio.gather(*(each.unload() for each in gone))
-            come = [each for each in self._shards if not each.is_mine and self._log.is_mine(each.partition)]
-            if come:
-                written = set(await self._log.written())
-                for shard in come:
-                    if self._log.is_mine(shard.partition):  # it may have gone again meanwhile
-                        shard.begin(self._gate, is_written=shard.partition in written)
+        await self._following.follow()
 
     def _tell_all(self, decider: GroupsDecider) -> None:
         """Tell whoever listens what was committed before this start, or on another broker."""
@@ -164,12 +153,12 @@ class GroupCoordinator:
 
     async def loaded(self) -> None:
         """Wait until every partition that this broker has is loaded."""
-        await asyncio.gather(*(shard.reloaded() for shard in self._shards))
+        await self._following.loaded()
 
     @property
     def loading(self) -> int:
         """How many partitions this broker has whose groups nobody can be told of yet."""
-        return sum(each.is_mine and not each.is_loaded for each in self._shards)
+        return self._following.loading
 
     async def _clean(self) -> None:
         self.expire_offsets()
@@ -184,7 +173,7 @@ class GroupCoordinator:
         """Keep what was decided, then send away whoever waits."""
         if self._cleaning is not None:
             await self._cleaning.stop()
-        await asyncio.gather(*(shard.close() for shard in self._shards))
+        await self._following.close()
 
     # Members.
 

@@ -79,6 +79,8 @@ class Shard(Generic[D]):
         self._closed = False
         self.is_mine = False
         """Whether this broker has the partition, loaded or not."""
+        self.epoch = 0
+        """Since which epoch."""
         self.on_loaded: Callable[[D], None] = lambda decider: None
         """Called each time the partition has been loaded because it came to this broker."""
 
@@ -267,13 +269,13 @@ class Shard(Generic[D]):
 
     # Life cycle.
 
-    def begin(self, gate: asyncio.Semaphore, *, is_written: bool) -> None:
+    def begin(self, gate: asyncio.Semaphore, epoch: int, *, is_written: bool) -> None:
         """Take the partition up, now that this broker has it: load it in the background, if anything is written there.
 
         ``gate`` is for how many may load at once.
         """
         assert not self.is_mine
-        self.is_mine = True
+        self.is_mine, self.epoch = True, epoch
         if is_written:
             self._loader = self._background.once(
                 f"loading facts about {self._about} of partition", self._begin(gate), about=self.partition

@@ -11,6 +11,7 @@ from magnetar.broker.background import Background
 from magnetar.broker.ownership import Owned
 from magnetar.broker.shares.share_partition import ShareChanges
 from magnetar.kafka.coordinators.decision import Decision
+from magnetar.kafka.coordinators.following import Following
 from magnetar.kafka.coordinators.groups import partition_of, steady_clock_ms
 from magnetar.kafka.coordinators.log import OffsetsLog
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
@@ -19,7 +20,6 @@ from magnetar.kafka.shares.state import ShareKey, ShareState
 from magnetar.kafka.shares.state_decider import ShareStates
 from magnetar.wire.kafka.errors import ErrorCode
 
-_LOADS_AT_ONCE = 4
 T = TypeVar("T")
 
 
@@ -30,34 +30,25 @@ class ShareCoordinator:
         self, log: OffsetsLog, background: Background, clock: Callable[[], int] = steady_clock_ms
     ) -> None:
         self._log = log
-        self._gate = asyncio.Semaphore(_LOADS_AT_ONCE)
-        self._following = asyncio.Lock()
         self._shards = [
             Shard(index, log, lambda: ShareStates(clock), clock, background, about="share groups")
             for index in range(log.partitions)
         ]
+        self._following = Following(log, self._shards)
 
     # Life cycle.
 
     async def follow_ownership(self) -> None:
         """Let go of the partitions that another broker has by now, and begin to load those that have come here."""
-        async with self._following:
-            gone = [each for each in self._shards if each.is_mine and not self._log.is_mine(each.partition)]
-            await asyncio.gather(*(each.unload() for each in gone))
-            come = [each for each in self._shards if not each.is_mine and self._log.is_mine(each.partition)]
-            if come:
-                written = set(await self._log.written())
-                for shard in come:
-                    if self._log.is_mine(shard.partition):
-                        shard.begin(self._gate, is_written=shard.partition in written)
+        await self._following.follow()
 
     async def loaded(self) -> None:
         """Wait until every partition that this broker has is loaded."""
-        await asyncio.gather(*(shard.reloaded() for shard in self._shards))
+        await self._following.loaded()
 
     async def close(self) -> None:
         """Keep what was decided, then send away whoever waits."""
-        await asyncio.gather(*(shard.close() for shard in self._shards))
+        await self._following.close()
 
     # Finding.
 

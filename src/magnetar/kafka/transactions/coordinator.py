@@ -12,6 +12,7 @@ from magnetar.broker.producers import EndTransactionMarker
 from magnetar.broker.transaction_sides import PulsarTransactions
 from magnetar.broker.transactions import PulsarTransaction, TxnId
 from magnetar.kafka.coordinators.decision import Action
+from magnetar.kafka.coordinators.following import Following
 from magnetar.kafka.coordinators.groups import partition_of, steady_clock_ms
 from magnetar.kafka.coordinators.log import OffsetsLog
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
@@ -36,7 +37,6 @@ from magnetar.wire.kafka.errors import ErrorCode
 if TYPE_CHECKING:
     from magnetar.kafka.transactions.pulsar_coordinator import PulsarCoordinator
 
-_LOADS_AT_ONCE = 4
 _PATIENCE_S = 0.5
 """How long a request waits for the transaction of before to be ended; then its client is told to ask again."""
 T = TypeVar("T")
@@ -66,8 +66,6 @@ class TransactionCoordinator:
         self._new_producer_id = new_producer_id
         self._markers = markers
         self._clock = clock
-        self._gate = asyncio.Semaphore(_LOADS_AT_ONCE)
-        self._following = asyncio.Lock()
         self._completing: dict[str, asyncio.Future[None]] = {}
         self._shards = [
             Shard(
@@ -81,6 +79,7 @@ class TransactionCoordinator:
             )
             for index in range(log.partitions)
         ]
+        self._following = Following(log, self._shards)
 
     def of_pulsar(self) -> PulsarCoordinator:
         """Return what Pulsar's side calls; raise `CoordinatorRefused` where it has no transactions here."""
@@ -104,28 +103,20 @@ class TransactionCoordinator:
 
     async def follow_ownership(self) -> None:
         """Let go of the partitions that another broker has by now, and begin to load those that have come here."""
-        async with self._following:
-            gone = [each for each in self._shards if each.is_mine and not self._log.is_mine(each.partition)]
-            await asyncio.gather(*(each.unload() for each in gone))
-            come = [each for each in self._shards if not each.is_mine and self._log.is_mine(each.partition)]
-            if come:
-                written = set(await self._log.written())
-                for shard in come:
-                    if self._log.is_mine(shard.partition):
-                        shard.begin(self._gate, is_written=shard.partition in written)
+        await self._following.follow()
 
     async def loaded(self) -> None:
         """Wait until every partition that this broker has is loaded."""
-        await asyncio.gather(*(shard.reloaded() for shard in self._shards))
+        await self._following.loaded()
 
     @property
     def loading(self) -> int:
         """How many partitions this broker has whose transactions nobody can be told of yet."""
-        return sum(each.is_mine and not each.is_loaded for each in self._shards)
+        return self._following.loading
 
     async def close(self) -> None:
         """Keep what was decided, then send away whoever waits."""
-        await asyncio.gather(*(shard.close() for shard in self._shards))
+        await self._following.close()
 
     def owner_of(self, transactional_id: str) -> Owned | None:
         """Return the broker that coordinates a transactional id; None if nobody does now."""
@@ -250,13 +241,14 @@ class TransactionCoordinator:
         return self._write(action) if isinstance(action, WriteMarkers) else self.of_pulsar().act(action)
 
     async def _write(self, action: WriteMarkers) -> None:
-        """Write a transaction's markers; they bear the epoch in which this broker has it."""
+        """Write a transaction's markers. They bear the epoch since which this broker has it, also when it loses it: by
+        then another one may have ended the transaction, and begun the producer's next one.
+        """
         name = action.transactional_id
         done = self._completing[name] = asyncio.get_running_loop().create_future()
         try:
-            owner = self.owner_of(name)
-            epoch = 0 if owner is None else owner.epoch
-            await self._markers.write_all(action.marker._replace(coordinator_epoch=epoch), action.partitions)
+            marker = action.marker._replace(coordinator_epoch=self._shard(name).epoch)
+            await self._markers.write_all(marker, action.partitions)
         finally:
             # Told a turn later: by then the decider has heard of it.
             asyncio.get_running_loop().call_soon(self._completed, name, done)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import BrokerError, TopicNotFound
 from magnetar.broker.ownership import NotOwned
-from magnetar.broker.producers import EndTransactionMarker, ProducerRefused
+from magnetar.broker.producers import EndTransactionMarker, MarkerFenced, ProducerRefused
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.other_brokers import OtherBrokers
 from magnetar.kafka.partitions.registry import Partitions
@@ -74,16 +74,18 @@ class Markers:
                     "%s-%d was terminated with a transaction of producer %d open", *where, marker.producer_id
                 )
                 return
-            except ProducerRefused as refused:
-                # A newer epoch has written here: what was of this one's transaction has been ended by that.
-                _log.warning("no marker in %s-%d: %s", *where, refused)
-                return
-            except (BrokerError, LedgerError, MetadataError, CoordinatorRefused) as error:
+            except (MarkerFenced, BrokerError, LedgerError, MetadataError, CoordinatorRefused) as error:
+                # Who is fenced has lost the transaction to another coordinator, and stops as soon as it hears of that.
+                # If it took its marker for written, and got the transaction back, nobody would ever write one.
                 wait_s = _RETRY_S[min(tries, len(_RETRY_S) - 1)]
                 if tries == len(_RETRY_S):
                     _log.warning("a marker cannot be written to %s-%d: %s; tried again", *where, error)
                 tries += 1
                 await asyncio.sleep(wait_s)
+            except ProducerRefused as refused:
+                # A newer epoch has written here: what was of this one's transaction has been ended by that.
+                _log.warning("no marker in %s-%d: %s", *where, refused)
+                return
 
     async def write(self, marker: EndTransactionMarker, where: TransactionPartition) -> None:
         """Write one marker, durable on return.

@@ -13,11 +13,7 @@ from magnetar.kafka.transactions.metadata import TransactionPartition
 from magnetar.wire.kafka.errors import ErrorCode
 
 _MAX_AT_ONCE = 1000
-_FENCED = (
-    ErrorCode.INVALID_PRODUCER_EPOCH,
-    ErrorCode.PRODUCER_FENCED,
-    ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-)
+_FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 
 
 class MarkersOfOthers:
