@@ -1,9 +1,9 @@
 # Every target makes .venv and installs what it needs by itself. `make` alone explains them.
 SHELL := /bin/bash
 BIN := .venv/bin
-# Tests of one module, or one class, stay together: they share what they start. Most wait for brokers, so that four
-# are right for two cores; but Spark gives a Python worker ten seconds to start, which more than two Sparks may use up.
-WORKERS ?= 2
+# Tests of one module, or one class, stay together: they share what they start. Most wait for brokers, so that there are
+# more workers than processors; no more than two of them use Spark at once (tests/conftest.py).
+WORKERS ?= 3
 FAST_WORKERS ?= 4
 PYTEST := $(BIN)/python -m pytest --dist loadscope --no-loadscope-reorder --numprocesses
 SOURCES := src tests tools examples benchmarks compat
