@@ -27,7 +27,8 @@ def standalone(
 ) -> Iterator[str]:
     """The address of a fresh standalone broker; its log goes to a file that is shown if it does not start.
 
-    With further protocols (pulsar, http) it is what the broker says when it is ready: PROTOCOL=HOST:PORT, with spaces.
+    With ``listeners`` among the settings it has no other. With further protocols (pulsar, http) it is what the broker
+    says when it is ready: PROTOCOL=HOST:PORT, with spaces.
     """
     with tempfile.TemporaryDirectory(prefix="magnetar-compat-") as directory:
         command = [
@@ -35,9 +36,9 @@ def standalone(
             "standalone",
             "--data",
             str(data or f"{directory}/data"),
-            "--kafka",
-            "127.0.0.1:0",
         ]
+        if not any(setting.startswith("listeners=") for setting in settings):
+            command += ["--kafka", "127.0.0.1:0"]
         for protocol in protocols:
             command += [f"--{protocol}", "127.0.0.1:0"]
         command += ["--config", str(config)] if config else []

@@ -94,6 +94,8 @@ account of what does not, and why:
   [findings](../compat/suites/kafka_go/FINDINGS.md)
 - kafka-python's integration suite: [allow-list](../compat/suites/kafka_python/allowlist.txt),
   [findings](../compat/suites/kafka_python/FINDINGS.md)
+- kafkajs's tests: [allow-list](../compat/suites/kafkajs/allowlist.txt),
+  [findings](../compat/suites/kafkajs/FINDINGS.md)
 - librdkafka's broker tests: [allow-list](../compat/suites/librdkafka/allowlist.txt),
   [findings](../compat/suites/librdkafka/FINDINGS.md)
 - the tests of Pulsar's Go client: [allow-list](../compat/suites/pulsar_go/allowlist.txt),
@@ -102,6 +104,8 @@ account of what does not, and why:
   [findings](../compat/suites/pulsar_python/FINDINGS.md)
 - rust-rdkafka's integration tests: [allow-list](../compat/suites/rust_rdkafka/allowlist.txt),
   [findings](../compat/suites/rust_rdkafka/FINDINGS.md)
+- Sarama's functional tests: [allow-list](../compat/suites/sarama/allowlist.txt),
+  [findings](../compat/suites/sarama/FINDINGS.md)
 
 `compat/run_suites.py --magnetar --suite kafka-python` runs one and fails if a test of its allow-list fails.
 """

@@ -11,7 +11,9 @@
     compat/run_suites.py --magnetar --suite confluent-python --source DIR    a checkout of confluent-kafka-python
     compat/run_suites.py --kafka --suite confluent-python --source DIR --all  the same tests on Apache Kafka
     compat/run_suites.py --magnetar --suite kafka-go --source DIR       a checkout of kafka-go
+    compat/run_suites.py --magnetar --suite kafkajs --source DIR        a checkout of kafkajs
     compat/run_suites.py --magnetar --suite rust-rdkafka --source DIR   a checkout of rust-rdkafka
+    compat/run_suites.py --magnetar --suite sarama --source DIR         a checkout of Sarama
     compat/run_suites.py --bootstrap HOST:PORT --suite librdkafka --source DIR --all
     ... --test 0012_produce_consume
 
@@ -39,10 +41,12 @@ from suites.confluent_python import suite as confluent_python
 from suites.franz_go import suite as franz_go
 from suites.kafka_go import suite as kafka_go
 from suites.kafka_python import suite as kafka_python
+from suites.kafkajs import suite as kafkajs
 from suites.librdkafka import suite as librdkafka
 from suites.pulsar_go import suite as pulsar_go
 from suites.pulsar_python import suite as pulsar_python
 from suites.rust_rdkafka import suite as rust_rdkafka
+from suites.sarama import suite as sarama
 from versions import version
 
 SUITES: dict[str, ModuleType] = {
@@ -50,10 +54,12 @@ SUITES: dict[str, ModuleType] = {
     "franz-go": franz_go,
     "kafka-go": kafka_go,
     "kafka-python": kafka_python,
+    "kafkajs": kafkajs,
     "librdkafka": librdkafka,
     "pulsar-go": pulsar_go,
     "pulsar-python": pulsar_python,
     "rust-rdkafka": rust_rdkafka,
+    "sarama": sarama,
 }
 
 SECOND_TRY = "a second try is allowed"

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from broker import standalone
 from places import ELSEWHERE, PATIENT, cluster
@@ -15,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.peers.kafka import Kafka
 from benchmarks.peers.server import free_port
-from examples.cluster.servers import Broker, Proxy
+from examples.cluster.servers import Broker, Proxy, free_ports
 
 KINDS = ("magnetar", "kafka", *ELSEWHERE)
 AUTHORIZER = (
@@ -77,3 +78,55 @@ def served(kind: str, *settings: str, host: str = "127.0.0.1") -> Iterator[str]:
         Suited(Path(directory) / "data") as broker,
     ):
         yield broker.address.replace("127.0.0.1", host)
+
+
+class Listener(NamedTuple):
+    """One of several listeners of a broker."""
+
+    name: str
+    protocol: str
+    told: int = 0
+    """The port that clients are told; 0 is where it listens."""
+
+
+@contextmanager
+def listening(
+    kind: str, listeners: Sequence[Listener], *settings: str, host: str = "127.0.0.1"
+) -> Iterator[list[str]]:
+    """Start ``kind`` (magnetar, kafka) with these listeners; give the address of each, where it listens."""
+    ports = free_ports(len(listeners) + 1)
+    here, there, addresses, protocols = [], [], [], []
+    for each, port in zip(listeners, ports, strict=False):
+        addresses.append(f"127.0.0.1:{port}")
+        here.append(f"{each.name}://{addresses[-1]}")
+        there.append(f"{each.name}://{host}:{each.told or port}")
+        protocols.append(f"{each.name}:{each.protocol}")
+    if kind == "magnetar":
+        where = _listeners(here, there, protocols)
+        with standalone(*ours(settings), *where, f"inter.broker.listener.name={listeners[0].name}"):
+            yield addresses
+        return
+    controller = f"127.0.0.1:{ports[-1]}"
+
+    class Suited(Kafka):
+        extra = (
+            *_listeners([*here, f"CONTROLLER://{controller}"], there, [*protocols, "CONTROLLER:PLAINTEXT"]),
+            f"inter.broker.listener.name={listeners[0].name}",
+            f"controller.quorum.bootstrap.servers={controller}",
+            *settings,
+        )
+
+        def prepare(self) -> None:
+            self.port = ports[0]
+            super().prepare()
+
+    with tempfile.TemporaryDirectory(prefix="kafka-") as directory, Suited(Path(directory) / "data"):
+        yield addresses
+
+
+def _listeners(here: Sequence[str], there: Sequence[str], protocols: Sequence[str]) -> tuple[str, ...]:
+    return (
+        f"listeners={','.join(here)}",
+        f"advertised.listeners={','.join(there)}",
+        f"listener.security.protocol.map={','.join(protocols)}",
+    )
