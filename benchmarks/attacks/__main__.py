@@ -18,7 +18,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.attacks import coordinators, http, kafka, many, page, periodic, pulsar
+from benchmarks.attacks import coordinators, http, kafka, many, more, page, periodic, pulsar
 from benchmarks.attacks.attack import Attack, Outcome, made
 from benchmarks.attacks.priority import before_all_else
 
@@ -26,6 +26,7 @@ ATTACKS: tuple[Attack, ...] = (
     *kafka.ATTACKS,
     *many.ATTACKS,
     *coordinators.ATTACKS,
+    *more.ATTACKS,
     *pulsar.ATTACKS,
     *http.ATTACKS,
     *periodic.ATTACKS,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from benchmarks.attacks.asked import of, part
 from benchmarks.attacks.attack import Attack
 from benchmarks.attacks.kafka import topic
 from benchmarks.attacks.many import rows
@@ -15,23 +16,12 @@ _MANY = 200_000
 _TIMES = 3
 
 
-def _of(key: ApiKey) -> Callable[..., Any]:
-    return request_class(key)
-
-
-def _row(key: ApiKey, name: str) -> Any:
-    """Return the class of a row of a request."""
-    import sys
-
-    return getattr(sys.modules[request_class(key).__module__], name)
-
-
 def _names() -> list[str]:
     return [f"n{n}" for n in range(_MANY)]
 
 
 def consumer_heartbeat() -> Any:
-    return _of(ApiKey.CONSUMER_GROUP_HEARTBEAT)(
+    return of(ApiKey.CONSUMER_GROUP_HEARTBEAT)(
         group_id="g",
         member_id="m",
         rebalance_timeout_ms=9000,
@@ -41,22 +31,22 @@ def consumer_heartbeat() -> Any:
 
 
 def consumer_heartbeat_owned() -> Any:
-    owned = _row(ApiKey.CONSUMER_GROUP_HEARTBEAT, "TopicPartitions")
+    owned = part(ApiKey.CONSUMER_GROUP_HEARTBEAT, "TopicPartitions")
     rows = [owned(topic_id=b"t" * 16, partitions=[*range(_MANY)])]
-    return _of(ApiKey.CONSUMER_GROUP_HEARTBEAT)(
+    return of(ApiKey.CONSUMER_GROUP_HEARTBEAT)(
         group_id="g", member_id="m", member_epoch=1, topic_partitions=rows
     )
 
 
 def share_heartbeat() -> Any:
-    return _of(ApiKey.SHARE_GROUP_HEARTBEAT)(group_id="s", member_id="m", subscribed_topic_names=_names())
+    return of(ApiKey.SHARE_GROUP_HEARTBEAT)(group_id="s", member_id="m", subscribed_topic_names=_names())
 
 
 def streams_heartbeat() -> Any:
-    part = _row(ApiKey.STREAMS_GROUP_HEARTBEAT, "Subtopology")
-    topology = _row(ApiKey.STREAMS_GROUP_HEARTBEAT, "Topology")
-    parts = [part(subtopology_id=str(n), source_topics=["prey"]) for n in range(50_000)]
-    return _of(ApiKey.STREAMS_GROUP_HEARTBEAT)(
+    subtopology = part(ApiKey.STREAMS_GROUP_HEARTBEAT, "Subtopology")
+    topology = part(ApiKey.STREAMS_GROUP_HEARTBEAT, "Topology")
+    parts = [subtopology(subtopology_id=str(n), source_topics=["prey"]) for n in range(50_000)]
+    return of(ApiKey.STREAMS_GROUP_HEARTBEAT)(
         group_id="t",
         member_id="m",
         rebalance_timeout_ms=9000,
@@ -69,8 +59,8 @@ def streams_heartbeat() -> Any:
 
 
 def join() -> Any:
-    protocol = _row(ApiKey.JOIN_GROUP, "JoinGroupRequestProtocol")
-    return _of(ApiKey.JOIN_GROUP)(
+    protocol = part(ApiKey.JOIN_GROUP, "JoinGroupRequestProtocol")
+    return of(ApiKey.JOIN_GROUP)(
         group_id="j",
         session_timeout_ms=9000,
         rebalance_timeout_ms=9000,
@@ -81,16 +71,16 @@ def join() -> Any:
 
 
 def sync() -> Any:
-    given = _row(ApiKey.SYNC_GROUP, "SyncGroupRequestAssignment")
-    return _of(ApiKey.SYNC_GROUP)(
+    given = part(ApiKey.SYNC_GROUP, "SyncGroupRequestAssignment")
+    return of(ApiKey.SYNC_GROUP)(
         group_id="j", generation_id=1, member_id="m",
         assignments=[given(member_id=f"m{n}", assignment=b"") for n in range(_MANY)],
     )  # fmt: skip
 
 
 def add_partitions() -> Any:
-    one = _row(ApiKey.ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxnTopic")
-    return _of(ApiKey.ADD_PARTITIONS_TO_TXN)(
+    one = part(ApiKey.ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxnTopic")
+    return of(ApiKey.ADD_PARTITIONS_TO_TXN)(
         v3_and_below_transactional_id="t",
         v3_and_below_producer_id=1,
         v3_and_below_topics=[one(name="prey", partitions=[*range(_MANY)])],
@@ -98,84 +88,82 @@ def add_partitions() -> Any:
 
 
 def add_to_transactions() -> Any:
-    one = _row(ApiKey.ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxnTransaction")
-    return _of(ApiKey.ADD_PARTITIONS_TO_TXN)(
+    one = part(ApiKey.ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxnTransaction")
+    return of(ApiKey.ADD_PARTITIONS_TO_TXN)(
         transactions=[one(transactional_id=f"t{n}", producer_id=1) for n in range(100_000)]
     )
 
 
 def txn_commit() -> Any:
-    topics = _row(ApiKey.TXN_OFFSET_COMMIT, "TxnOffsetCommitRequestTopic")
-    row = _row(ApiKey.TXN_OFFSET_COMMIT, "TxnOffsetCommitRequestPartition")
-    return _of(ApiKey.TXN_OFFSET_COMMIT)(
+    topics = part(ApiKey.TXN_OFFSET_COMMIT, "TxnOffsetCommitRequestTopic")
+    row = part(ApiKey.TXN_OFFSET_COMMIT, "TxnOffsetCommitRequestPartition")
+    return of(ApiKey.TXN_OFFSET_COMMIT)(
         transactional_id="t", group_id="g", producer_id=1,
         topics=[topics(name="prey", partitions=[row(partition_index=n) for n in range(100_000)])],
     )  # fmt: skip
 
 
 def markers() -> Any:
-    marker = _row(ApiKey.WRITE_TXN_MARKERS, "WritableTxnMarker")
-    topics = _row(ApiKey.WRITE_TXN_MARKERS, "WritableTxnMarkerTopic")
+    marker = part(ApiKey.WRITE_TXN_MARKERS, "WritableTxnMarker")
+    topics = part(ApiKey.WRITE_TXN_MARKERS, "WritableTxnMarkerTopic")
     rows = [topics(name="prey", partition_indexes=[*range(_MANY)])]
-    return _of(ApiKey.WRITE_TXN_MARKERS)(markers=[marker(producer_id=1, topics=rows)])
+    return of(ApiKey.WRITE_TXN_MARKERS)(markers=[marker(producer_id=1, topics=rows)])
 
 
 def keys(key: ApiKey, field: str, **given: Any) -> Any:
-    return _of(key)(**{field: _names()}, **given)
+    return of(key)(**{field: _names()}, **given)
 
 
 def states(key: ApiKey, data: str, **given: Any) -> Any:
-    row, topics = _row(key, "PartitionData"), _row(key, data)
-    return _of(key)(
+    row, topics = part(key, "PartitionData"), part(key, data)
+    return of(key)(
         group_id="s",
         topics=[topics(topic_id=b"t" * 16, partitions=[row(partition=n, **given) for n in range(_MANY)])],
     )
 
 
 def share_acknowledge() -> Any:
-    topics = _row(ApiKey.SHARE_ACKNOWLEDGE, "AcknowledgeTopic")
-    row = _row(ApiKey.SHARE_ACKNOWLEDGE, "AcknowledgePartition")
-    batch = _row(ApiKey.SHARE_ACKNOWLEDGE, "AcknowledgementBatch")
+    topics = part(ApiKey.SHARE_ACKNOWLEDGE, "AcknowledgeTopic")
+    row = part(ApiKey.SHARE_ACKNOWLEDGE, "AcknowledgePartition")
+    batch = part(ApiKey.SHARE_ACKNOWLEDGE, "AcknowledgementBatch")
     batches = [batch(first_offset=n, last_offset=n, acknowledge_types=[1]) for n in range(_MANY)]
-    return _of(ApiKey.SHARE_ACKNOWLEDGE)(
+    return of(ApiKey.SHARE_ACKNOWLEDGE)(
         group_id="s", member_id="m", share_session_epoch=1,
         topics=[topics(topic_id=b"t" * 16, partitions=[row(partition_index=0, acknowledgement_batches=batches)])],
     )  # fmt: skip
 
 
 def share_offsets() -> Any:
-    groups = _row(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, "DescribeShareGroupOffsetsRequestGroup")
-    return _of(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS)(
-        groups=[groups(group_id=n, topics=None) for n in _names()]
-    )
+    groups = part(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, "DescribeShareGroupOffsetsRequestGroup")
+    return of(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS)(groups=[groups(group_id=n, topics=None) for n in _names()])
 
 
 def alter_share_offsets() -> Any:
-    topics = _row(ApiKey.ALTER_SHARE_GROUP_OFFSETS, "AlterShareGroupOffsetsRequestTopic")
-    row = _row(ApiKey.ALTER_SHARE_GROUP_OFFSETS, "AlterShareGroupOffsetsRequestPartition")
+    topics = part(ApiKey.ALTER_SHARE_GROUP_OFFSETS, "AlterShareGroupOffsetsRequestTopic")
+    row = part(ApiKey.ALTER_SHARE_GROUP_OFFSETS, "AlterShareGroupOffsetsRequestPartition")
     places = [row(partition_index=n, start_offset=0) for n in range(_MANY)]
-    return _of(ApiKey.ALTER_SHARE_GROUP_OFFSETS)(
+    return of(ApiKey.ALTER_SHARE_GROUP_OFFSETS)(
         group_id="s", topics=[topics(topic_name="prey", partitions=places)]
     )
 
 
 def delete_share_offsets() -> Any:
-    topics = _row(ApiKey.DELETE_SHARE_GROUP_OFFSETS, "DeleteShareGroupOffsetsRequestTopic")
-    return _of(ApiKey.DELETE_SHARE_GROUP_OFFSETS)(
+    topics = part(ApiKey.DELETE_SHARE_GROUP_OFFSETS, "DeleteShareGroupOffsetsRequestTopic")
+    return of(ApiKey.DELETE_SHARE_GROUP_OFFSETS)(
         group_id="s", topics=[topics(topic_name=name) for name in _names()]
     )
 
 
 def offset_delete() -> Any:
-    topics = _row(ApiKey.OFFSET_DELETE, "OffsetDeleteRequestTopic")
-    row = _row(ApiKey.OFFSET_DELETE, "OffsetDeleteRequestPartition")
+    topics = part(ApiKey.OFFSET_DELETE, "OffsetDeleteRequestTopic")
+    row = part(ApiKey.OFFSET_DELETE, "OffsetDeleteRequestPartition")
     places = [row(partition_index=n) for n in range(_MANY)]
-    return _of(ApiKey.OFFSET_DELETE)(group_id="g", topics=[topics(name="prey", partitions=places)])
+    return of(ApiKey.OFFSET_DELETE)(group_id="g", topics=[topics(name="prey", partitions=places)])
 
 
 def create_acls() -> Any:
-    acl = _row(ApiKey.CREATE_ACLS, "AclCreation")
-    return _of(ApiKey.CREATE_ACLS)(
+    acl = part(ApiKey.CREATE_ACLS, "AclCreation")
+    return of(ApiKey.CREATE_ACLS)(
         creations=[
             acl(
                 resource_type=2,
@@ -192,8 +180,8 @@ def create_acls() -> Any:
 
 
 def delete_acls() -> Any:
-    one = _row(ApiKey.DELETE_ACLS, "DeleteAclsFilter")
-    return _of(ApiKey.DELETE_ACLS)(
+    one = part(ApiKey.DELETE_ACLS, "DeleteAclsFilter")
+    return of(ApiKey.DELETE_ACLS)(
         filters=[
             one(
                 resource_type_filter=2,
@@ -211,9 +199,9 @@ def delete_acls() -> Any:
 
 def alter_quotas() -> Any:
     entry, entity, op = (
-        _row(ApiKey.ALTER_CLIENT_QUOTAS, name) for name in ("EntryData", "EntityData", "OpData")
+        part(ApiKey.ALTER_CLIENT_QUOTAS, name) for name in ("EntryData", "EntityData", "OpData")
     )
-    return _of(ApiKey.ALTER_CLIENT_QUOTAS)(
+    return of(ApiKey.ALTER_CLIENT_QUOTAS)(
         validate_only=True,
         entries=[
             entry(
@@ -226,17 +214,17 @@ def alter_quotas() -> Any:
 
 
 def describe_quotas() -> Any:
-    part = _row(ApiKey.DESCRIBE_CLIENT_QUOTAS, "ComponentData")
-    return _of(ApiKey.DESCRIBE_CLIENT_QUOTAS)(
-        components=[part(entity_type=f"user{n}", match_type=0, match="a") for n in range(_MANY)]
+    component = part(ApiKey.DESCRIBE_CLIENT_QUOTAS, "ComponentData")
+    return of(ApiKey.DESCRIBE_CLIENT_QUOTAS)(
+        components=[component(entity_type=f"user{n}", match_type=0, match="a") for n in range(_MANY)]
     )
 
 
 def alter_configs() -> Any:
-    resource = _row(ApiKey.INCREMENTAL_ALTER_CONFIGS, "AlterConfigsResource")
-    config = _row(ApiKey.INCREMENTAL_ALTER_CONFIGS, "AlterableConfig")
+    resource = part(ApiKey.INCREMENTAL_ALTER_CONFIGS, "AlterConfigsResource")
+    config = part(ApiKey.INCREMENTAL_ALTER_CONFIGS, "AlterableConfig")
     configs = [config(name=f"c{n}", config_operation=0, value="1") for n in range(_MANY)]
-    return _of(ApiKey.INCREMENTAL_ALTER_CONFIGS)(
+    return of(ApiKey.INCREMENTAL_ALTER_CONFIGS)(
         resources=[resource(resource_type=2, resource_name="prey", configs=configs)], validate_only=True
     )
 

@@ -31,6 +31,12 @@ from magnetar.wire.kafka.messages.leave_group_request import LeaveGroupRequest, 
 from magnetar.wire.kafka.messages.leave_group_response import LeaveGroupResponse, MemberResponse
 from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from magnetar.wire.kafka.messages.metadata_response import MetadataResponse
+from magnetar.wire.kafka.messages.offset_fetch_request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
 from magnetar.wire.kafka.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
@@ -375,3 +381,51 @@ async def test_rows_of_a_large_topic_are_made_in_many_turns_and_written_down_in_
         (topic,) = MetadataResponse.decode(body, 12).topics
         assert [row.partition_index for row in topic.partitions] == list(range(partitions))
     assert gc.isenabled()
+
+
+def offsets_of(*topics: OffsetFetchRequestTopics) -> OffsetFetchRequest:
+    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=[*topics])])
+
+
+@pytest.mark.parametrize(
+    ("asked", "version"),
+    [
+        (offsets_of(OffsetFetchRequestTopics(name="none", partition_indexes=[*range(ROWS)])), 9),
+        (
+            offsets_of(
+                *(OffsetFetchRequestTopics(name=f"none{n}", partition_indexes=[0]) for n in range(ROWS))
+            ),
+            9,
+        ),
+        (
+            OffsetFetchRequest(
+                group_id="g", topics=[OffsetFetchRequestTopic(name="none", partition_indexes=[*range(ROWS)])]
+            ),
+            7,
+        ),
+    ],
+    ids=["rows", "topics", "before there were groups"],
+)
+async def test_others_have_turns_while_many_offsets_of_one_group_are_told(
+    service: BrokerService, monkeypatch: pytest.MonkeyPatch, asked: OffsetFetchRequest, version: int
+) -> None:
+    monkeypatch.setattr(pace, "MAX_SECONDS", -1.0)  # a turn after each row
+    peer = Peer(kafka(service), service)
+    peer.say(frame(request_bytes(asked, version)))
+    turns = 0
+    while not peer.answers:
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns > (ROWS if version > 7 else 2 * ROWS)  # the old answer is made of the new one
+
+
+async def test_names_are_put_in_order_a_few_at_a_time() -> None:
+    names = [f"n{n * 7919 % 10_007}" for n in range(10_007)]
+    assert list(await pace.in_order(names)) == sorted(names)
+    assert list(await pace.in_order([])) == []
+
+
+async def test_the_first_of_each_and_which_come_again() -> None:
+    rows = [("a", 1), ("b", 2), ("a", 3)]
+    assert await pace.firsts(rows, lambda row: row[0]) == ({"a": rows[0], "b": rows[1]}, {"a"})
+    assert list(pace.distinct(["b", "a", "b"])) == ["b", "a"]

@@ -7,14 +7,30 @@ from typing import Any
 import pytest
 
 from magnetar.kafka.coordinators.bounds import MOST_TOPICS
+from magnetar.kafka.handlers.describe_user_scram_credentials import MOST_USERS
 from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages import alter_configs_request as replacing
 from magnetar.wire.kafka.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from magnetar.wire.kafka.messages.describe_groups_request import DescribeGroupsRequest
+from magnetar.wire.kafka.messages.describe_log_dirs_request import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+)
+from magnetar.wire.kafka.messages.describe_share_group_offsets_request import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
+from magnetar.wire.kafka.messages.describe_user_scram_credentials_request import (
+    DescribeUserScramCredentialsRequest,
+    UserName,
+)
 from magnetar.wire.kafka.messages.incremental_alter_configs_request import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
 from magnetar.wire.kafka.messages.list_groups_request import ListGroupsRequest
+from magnetar.wire.kafka.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
 from magnetar.wire.kafka.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from magnetar.wire.kafka.messages.streams_group_heartbeat_request import (
     StreamsGroupHeartbeatRequest,
@@ -84,3 +100,33 @@ def test_configurations_by_the_thousand_are_refused(wire: Wire, topic: str) -> N
     (row,) = wire.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=True)).responses
     assert row.error_code == ErrorCode.INVALID_REQUEST
     assert "At most 1000" in row.error_message
+
+
+def test_so_many_are_not_put_in_place_of_others_either(wire: Wire, topic: str) -> None:
+    configs = [replacing.AlterableConfig(name=f"c{n}", value="1") for n in range(1001)]
+    resource = replacing.AlterConfigsResource(resource_type=2, resource_name="prey", configs=configs)
+    asked = replacing.AlterConfigsRequest(resources=[resource], validate_only=True)
+    (row,) = wire.ask(asked).responses
+    assert row.error_code == ErrorCode.INVALID_REQUEST
+    assert "At most 1000" in row.error_message
+
+
+def test_users_are_named_by_the_thousand_and_no_more(wire: Wire) -> None:
+    users = [UserName(name=f"u{n}") for n in range(MOST_USERS + 1)]
+    answer = wire.ask(DescribeUserScramCredentialsRequest(users=users))
+    assert (answer.error_code, answer.results) == (ErrorCode.INVALID_REQUEST, [])
+    assert len(wire.ask(DescribeUserScramCredentialsRequest(users=users[1:])).results) == MOST_USERS
+
+
+def test_what_is_named_again_is_told_of_once(wire: Wire, topic: str) -> None:
+    """All that there is of a group, times 200,000, would be some GB."""
+    all_of_it = OffsetFetchRequestGroup(group_id="g", topics=None)
+    assert len(wire.ask(OffsetFetchRequest(groups=[all_of_it] * 3), 9).groups) == 1
+    some = OffsetFetchRequestGroup(group_id="g", topics=[])
+    assert len(wire.ask(OffsetFetchRequest(groups=[some, all_of_it, some]), 9).groups) == 3
+    shared = DescribeShareGroupOffsetsRequestGroup(group_id="s", topics=None)
+    assert len(wire.ask(DescribeShareGroupOffsetsRequest(groups=[shared] * 3)).groups) == 1
+    assert len(wire.ask(DescribeGroupsRequest(groups=["g"] * 3)).groups) == 1
+    sizes = DescribableLogDirTopic(topic="prey", partitions=[0, 0])
+    (told,) = wire.ask(DescribeLogDirsRequest(topics=[sizes] * 3)).results[0].topics
+    assert [row.partition_index for row in told.partitions] == [0]

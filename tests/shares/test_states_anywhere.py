@@ -184,3 +184,21 @@ async def test_a_group_is_all_that_brokers_have_of_it_and_refused_while_somethin
     with pytest.raises(CoordinatorRefused) as refused:
         await house.states.of_group("crew")
     assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_of_many_groups_each_has_its_own_and_one_that_is_forgotten_has_nothing() -> None:
+    house = await House().start()
+    for group in ("crew", "guests"):
+        await house.states.initialize(ShareKey(group, KEY.topic_id, 2), 1, 0)
+    found = await house.states.of_groups(["crew", "guests", "nobody"])
+    assert {group: [key.partition for key in states] for group, states in found.items()} == {
+        "crew": [2],
+        "guests": [2],
+        "nobody": [],
+    }
+    await house.states.delete(ShareKey("crew", KEY.topic_id, 2))
+    house.brokers[2].forget_topic(bytes(16))
+    found = await house.states.of_groups(["crew", "guests"])
+    assert (len(found["crew"]), len(found["guests"])) == (0, 1)
+    house.brokers[2].forget_topic(KEY.topic_id)
+    assert not any((await house.states.of_groups(["crew", "guests"])).values())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator
+from heapq import merge
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ LONG_SECONDS = 0.001
 MANY_ROWS = 1000
 _FREED_AT_ONCE = 500
 T = TypeVar("T")
+H = TypeVar("H", bound=Hashable)
 
 
 async def paced(rows: Iterable[T]) -> AsyncIterator[T]:
@@ -38,6 +40,40 @@ def drained(rows: list[T]) -> Iterator[T]:
     rows.reverse()
     while rows:
         yield rows.pop()
+
+
+def distinct(rows: Iterable[H]) -> Iterator[H]:
+    """Return each row the first time, in order, as it is asked for. ``dict.fromkeys`` of 200,000 names, which nobody
+    has hashed before, takes 20 to 50 ms at a stretch.
+    """
+    seen: set[H] = set()
+    for row in rows:
+        if row not in seen:
+            seen.add(row)
+            yield row
+
+
+async def firsts(rows: Iterable[T], key: Callable[[T], H]) -> tuple[dict[H, T], set[H]]:
+    """Return the first row of each key, in order, and the keys of which there are more."""
+    found: dict[H, T] = {}
+    again: set[H] = set()
+    async for row in paced(rows):
+        each = key(row)
+        if found.setdefault(each, row) is not row:
+            again.add(each)
+    return found, again
+
+
+async def in_order(names: Iterable[str]) -> Iterator[str]:
+    """Return what `sorted` does. Nothing else is done meanwhile, by no thread, when that has 200,000 names."""
+    runs: list[list[str]] = [[]]
+    async for name in paced(names):
+        if len(runs[-1]) == MANY_ROWS:
+            runs[-1].sort()
+            runs.append([])
+        runs[-1].append(name)
+    runs[-1].sort()
+    return merge(*runs)
 
 
 def let_go(message: Any) -> None:

@@ -23,6 +23,10 @@ class Op(IntEnum):
     SUBTRACT = 3
 
 
+MOST_CHANGES = 1000
+"""Of one resource: more than there are names, and they are looked at at a stretch."""
+
+
 class ConfigChange(NamedTuple):
     """One operation on one configuration."""
 
@@ -60,6 +64,12 @@ def changed(
         else:
             after[change.name] = _list_change(change, known(change.name))
     return after
+
+
+def check_count(count: int) -> None:
+    """Raise `InvalidChange` for more changes of one resource than are made at once."""
+    if count > MOST_CHANGES:
+        raise InvalidChange(f"At most {MOST_CHANGES} configurations are changed at once.")
 
 
 def check(changes: list[ConfigChange]) -> None:

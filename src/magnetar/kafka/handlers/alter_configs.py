@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
-from magnetar.kafka.configs.changes import InvalidChange, replaced
+from magnetar.kafka.configs.changes import InvalidChange, check_count, replaced
 from magnetar.kafka.configs.resource_types import ConfigResourceType
 from magnetar.kafka.configs.resources import alter
 from magnetar.kafka.errors import REFUSALS, code_for
-from magnetar.kafka.pace import paced
+from magnetar.kafka.pace import firsts, paced
 from magnetar.wire.kafka.messages.alter_configs_request import AlterConfigsRequest, AlterConfigsResource
 from magnetar.wire.kafka.messages.alter_configs_response import (
     AlterConfigsResourceResponse,
@@ -23,11 +22,10 @@ if TYPE_CHECKING:
 
 async def alter_configs(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     """Replace, or with ``validate_only`` say whether that could be; each resource for itself."""
-    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
-    wanted = {(resource.resource_type, resource.resource_name): resource for resource in request.resources}
+    named, again = await firsts(request.resources, lambda each: (each.resource_type, each.resource_name))
     answers = [
-        await _answer(context.kafka, resource, twice=times[key] > 1, validate_only=request.validate_only)
-        async for key, resource in paced(wanted.items())
+        await _answer(context.kafka, resource, twice=key in again, validate_only=request.validate_only)
+        async for key, resource in paced(named.items())
     ]
     return AlterConfigsResponse(responses=answers)
 
@@ -40,6 +38,7 @@ async def _answer(
     try:
         if twice:
             raise InvalidChange("Each resource must appear at most once.")
+        check_count(len(resource.configs))
         after = replaced((config.name, config.value) for config in resource.configs)
         if kind == ConfigResourceType.CLIENT_METRICS:
             await kafka.client_metrics.get().change(name, lambda _: after, validate_only=validate_only)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.handlers.describe_groups import GROUP_OPERATIONS
 from magnetar.kafka.operations import NOT_ASKED
-from magnetar.kafka.pace import paced
+from magnetar.kafka.pace import distinct, paced
 from magnetar.wire.kafka.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from magnetar.wire.kafka.messages.consumer_group_describe_response import (
     ConsumerGroupDescribeResponse,
@@ -25,8 +25,7 @@ async def consumer_group_describe(
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     return ConsumerGroupDescribeResponse(
         groups=[
-            _described(group_id, context, operations)
-            async for group_id in paced(dict.fromkeys(request.group_ids))
+            _described(group_id, context, operations) async for group_id in paced(distinct(request.group_ids))
         ]
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker
@@ -11,7 +10,7 @@ from magnetar.broker.topic import MAX_NEW_PARTITIONS
 from magnetar.kafka.errors import REFUSALS, code_for
 from magnetar.kafka.handlers.assignments import PartRefused, check_assignment
 from magnetar.kafka.handlers.mutations import mutation_quota
-from magnetar.kafka.pace import paced
+from magnetar.kafka.pace import firsts, paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.create_partitions_request import (
     CreatePartitionsRequest,
@@ -34,14 +33,13 @@ async def create_partitions(
     request: CreatePartitionsRequest, context: RequestContext
 ) -> CreatePartitionsResponse:
     """Grow each topic to ``count`` partitions in all, or with ``validate_only`` say whether that could be."""
-    times = Counter(topic.name for topic in request.topics)
-    first_of_each = {topic.name: topic for topic in request.topics}
+    named, again = await firsts(request.topics, lambda topic: topic.name)
     quota = mutation_quota(context, _FIRST_STRICT)
     results = [
         await _grown(
-            context.kafka.broker, topic, quota, twice=times[name] > 1, validate_only=request.validate_only
+            context.kafka.broker, topic, quota, twice=name in again, validate_only=request.validate_only
         )
-        async for name, topic in paced(first_of_each.items())
+        async for name, topic in paced(named.items())
     ]
     wait_ms = 0 if quota is None else quota.wait_ms()
     return CreatePartitionsResponse(results=results, throttle_time_ms=wait_ms)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
-from magnetar.kafka.pace import paced
+from magnetar.kafka.pace import distinct, paced
 from magnetar.wire.kafka.messages.delete_groups_request import DeleteGroupsRequest
 from magnetar.wire.kafka.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 async def delete_groups(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
     """Answer for each group when it is durably gone."""
     results = []
-    async for group_id in paced(dict.fromkeys(request.groups_names)):
+    async for group_id in paced(distinct(request.groups_names)):
         result = DeletableGroupResult(group_id=group_id)
         try:
             is_share = context.kafka.groups.share_group(group_id) is not None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.handlers.named_topic import named_topic
+from magnetar.kafka.handlers.once import once
 from magnetar.kafka.handlers.share_lags import Lags
 from magnetar.kafka.handlers.share_offsets import find_group
 from magnetar.kafka.pace import paced
@@ -33,19 +34,40 @@ async def describe_share_group_offsets(
 ) -> DescribeShareGroupOffsetsResponse:
     """Tell of each group; without topics, of all that it reads, or has read."""
     shares = await context.kafka.shares.get()
-    groups = []
-    async for asked in paced(request.groups):
+    groups, known = [], []
+    ids: set[str] = set()
+    async for asked in paced(once(request.groups)):
         group = DescribeShareGroupOffsetsResponseGroup(group_id=asked.group_id)
         groups.append(group)
         try:
-            states = await shares.anywhere.of_group(asked.group_id)
-            lags = Lags(context, shares)
-            async for wanted in _wanted(asked, context, states):
-                group.topics.append(await _topic(asked.group_id, wanted, states, lags))
-            await lags.fill()
+            if asked.topics is None:
+                find_group(context, asked.group_id)  # most states may be other brokers' to tell of
         except CoordinatorRefused as refused:
-            group.topics, group.error_code, group.error_message = [], refused.code, str(refused)
+            _refuse(group, refused)
+        else:
+            known.append((asked, group))
+            ids.add(asked.group_id)
+    try:
+        states = await shares.anywhere.of_groups(ids)
+    except CoordinatorRefused as refused:
+        async for _, group in paced(known):
+            _refuse(group, refused)
+        return DescribeShareGroupOffsetsResponse(groups=groups)
+    lags = Lags(context, shares)
+    async for asked, group in paced(known):
+        kept = states[asked.group_id]
+        try:
+            async for wanted in _wanted(asked, context, kept):
+                group.topics.append(await _topic(asked.group_id, wanted, kept, lags))
+        except CoordinatorRefused as refused:
+            group.topics = []
+            _refuse(group, refused)
+    await lags.fill()
     return DescribeShareGroupOffsetsResponse(groups=groups)
+
+
+def _refuse(group: DescribeShareGroupOffsetsResponseGroup, refused: CoordinatorRefused) -> None:
+    group.error_code, group.error_message = refused.code, str(refused)
 
 
 class _Wanted(NamedTuple):

@@ -11,7 +11,7 @@ from magnetar.broker.ownership import NO_EPOCH, Owned
 from magnetar.broker.topic import Topic
 from magnetar.kafka.handlers.named_topic import named_topic
 from magnetar.kafka.operations import NOT_ASKED, TOPIC_OPERATIONS
-from magnetar.kafka.pace import paced
+from magnetar.kafka.pace import in_order, paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
 from magnetar.wire.kafka.messages.describe_topic_partitions_response import (
@@ -33,22 +33,26 @@ async def describe_topic_partitions(
 ) -> DescribeTopicPartitionsResponse:
     """Answer one page, and with ``next_cursor`` where the next one begins; no topics asks for all."""
     broker, cursor = context.kafka.broker, request.cursor
-    names = {topic.name for topic in request.topics}
+    names: set[str] = set()
+    async for asked in paced(request.topics):
+        names.add(asked.name)
     if cursor is not None and (cursor.partition_index < 0 or (names and cursor.topic_name not in names)):
         return DescribeTopicPartitionsResponse(
             topics=[
                 DescribeTopicPartitionsResponseTopic(
                     error_code=ErrorCode.INVALID_REQUEST, name=name, topic_authorized_operations=NOT_ASKED
                 )
-                for name in sorted(names)
+                async for name in paced(await in_order(names))
             ]
         )
-    wanted = names or {
-        topic.kafka_name for topic in broker.topics() if broker.visible(topic) and context.shows(topic.name)
-    }
+    wanted = names or [
+        topic.kafka_name
+        async for topic in paced(list(broker.topics()))
+        if broker.visible(topic) and context.shows(topic.name)
+    ]
     start = ("", 0) if cursor is None else (cursor.topic_name, cursor.partition_index)
     limit = max(1, min(request.response_partition_limit, MAX_PARTITIONS))
-    return await _page(broker, sorted(name for name in wanted if name >= start[0]), start, limit)
+    return await _page(broker, await in_order(wanted), start, limit)
 
 
 async def _page(
@@ -56,6 +60,8 @@ async def _page(
 ) -> DescribeTopicPartitionsResponse:
     response = DescribeTopicPartitionsResponse(topics=[])
     async for name in paced(names):
+        if name < start[0]:
+            continue
         if limit == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break

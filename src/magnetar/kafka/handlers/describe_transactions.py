@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
-from magnetar.kafka.pace import paced
+from magnetar.kafka.pace import distinct, paced
 from magnetar.wire.kafka.messages.describe_transactions_request import DescribeTransactionsRequest
 from magnetar.wire.kafka.messages.describe_transactions_response import (
     DescribeTransactionsResponse,
@@ -24,8 +24,7 @@ async def describe_transactions(
     """Answer for each id once, however often it is asked for."""
     return DescribeTransactionsResponse(
         transaction_states=[
-            await described(each, context)
-            async for each in paced(list(dict.fromkeys(request.transactional_ids)))
+            await described(each, context) async for each in paced(distinct(request.transactional_ids))
         ]
     )
 

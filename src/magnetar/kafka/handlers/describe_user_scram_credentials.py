@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from magnetar.broker.auth.scram import MECHANISMS
 from magnetar.broker.auth.scram_users import ScramUsers
-from magnetar.kafka.pace import paced
+from magnetar.kafka.pace import firsts, paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.describe_user_scram_credentials_request import (
     DescribeUserScramCredentialsRequest,
@@ -22,17 +21,24 @@ if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
 
 
+MOST_USERS = 10_000
+"""Ten times as many bytes as a name takes are kept of each until all are told of."""
+
+
 async def describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
-    """Tell of each user that is named, or of all."""
+    """Tell of each user that is named, at most `MOST_USERS`, or of all."""
+    if len(request.users or ()) > MOST_USERS:
+        return DescribeUserScramCredentialsResponse(
+            error_code=ErrorCode.INVALID_REQUEST,
+            error_message=f"At most {MOST_USERS} users are named at once.",
+        )
     users = context.kafka.broker.security.scram
-    times = Counter(each.name for each in request.users or ())
+    named, again = await firsts(request.users or (), lambda each: each.name)
     return DescribeUserScramCredentialsResponse(
         error_message=None,
-        results=[
-            _told(user, users, twice=times[user] > 1) async for user in paced(list(times) or users.names())
-        ],
+        results=[_told(user, users, twice=user in again) async for user in paced(named or users.names())],
     )
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker
 from magnetar.kafka.client_metrics.entries import known_of_client_metrics
-from magnetar.kafka.configs.changes import ConfigChange, InvalidChange, Op, changed, check
+from magnetar.kafka.configs.changes import ConfigChange, InvalidChange, Op, changed, check, check_count
 from magnetar.kafka.configs.loggers import ROOT, set_level, unset_level
 from magnetar.kafka.configs.resource_types import ConfigResourceType
 from magnetar.kafka.configs.resources import alter, check_broker_name
 from magnetar.kafka.errors import REFUSALS, code_for
-from magnetar.kafka.pace import paced
+from magnetar.kafka.pace import firsts, paced
 from magnetar.wire.kafka.messages.incremental_alter_configs_request import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
@@ -28,19 +27,14 @@ if TYPE_CHECKING:
     from magnetar.kafka.services import KafkaServices
 
 
-_MOST_CHANGES = 1000
-"""Of one resource: more than there are names, and they are looked at at a stretch."""
-
-
 async def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
     """Change, or with ``validate_only`` say whether that could be; each resource for itself, all or nothing."""
-    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
-    wanted = {(resource.resource_type, resource.resource_name): resource for resource in request.resources}
+    named, again = await firsts(request.resources, lambda each: (each.resource_type, each.resource_name))
     answers = [
-        await _answer(context.kafka, resource, twice=times[key] > 1, validate_only=request.validate_only)
-        async for key, resource in paced(wanted.items())
+        await _answer(context.kafka, resource, twice=key in again, validate_only=request.validate_only)
+        async for key, resource in paced(named.items())
     ]
     return IncrementalAlterConfigsResponse(responses=answers)
 
@@ -51,8 +45,7 @@ async def _answer(
     kind, name = resource.resource_type, resource.resource_name
     answer = AlterConfigsResourceResponse(resource_type=kind, resource_name=name, error_message=None)
     try:
-        if len(resource.configs) > _MOST_CHANGES:
-            raise InvalidChange(f"At most {_MOST_CHANGES} configurations are changed at once.")
+        check_count(len(resource.configs))
         changes = [
             ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs
         ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.messages.list_groups_request import ListGroupsRequest
 from magnetar.wire.kafka.messages.list_groups_response import ListedGroup, ListGroupsResponse
 
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
 
 async def list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
     """Tell of each group; names in filters may be written in any case."""
-    states = {state.lower() for state in request.states_filter}
-    types = {kind.lower() for kind in request.types_filter}
+    states = {state.lower() async for state in paced(request.states_filter)}
+    types = {kind.lower() async for kind in paced(request.types_filter)}
     try:
         groups = context.kafka.groups.list_groups()
     except CoordinatorRefused as refused:

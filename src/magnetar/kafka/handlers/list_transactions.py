@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
-from magnetar.kafka.pace import paced
+from magnetar.kafka.pace import distinct, paced
 from magnetar.kafka.transactions.metadata import NO_TIME, State
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.list_transactions_request import ListTransactionsRequest
@@ -29,9 +29,14 @@ async def list_transactions(
         found = transactions.list()
     except CoordinatorRefused as refused:
         return ListTransactionsResponse(error_code=refused.code)
-    unknown = [each for each in dict.fromkeys(request.state_filters) if each not in _STATES]
-    states = {_STATES[each] for each in request.state_filters if each in _STATES}
-    producers = set(request.producer_id_filters)
+    states, unknown = set(), []
+    async for name in paced(distinct(request.state_filters)):
+        state = _STATES.get(name)
+        if state is None:
+            unknown.append(name)
+        else:
+            states.add(state)
+    producers = {producer_id async for producer_id in paced(request.producer_id_filters)}
     matches = None
     if request.transactional_id_pattern:
         import re2  # not every broker is asked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker
@@ -9,6 +10,7 @@ from magnetar.kafka.coordinators.facts import Committed
 from magnetar.kafka.coordinators.groups import Offsets
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.handlers.named_topic import named_topic
+from magnetar.kafka.handlers.once import once
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.offset_fetch_request import (
@@ -39,57 +41,73 @@ async def offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> 
     """Answer with what is committed durably, -1 where nothing is; so ``require_stable`` asks for nothing more."""
     if context.api_version >= _FIRST_WITH_GROUPS:
         return OffsetFetchResponse(
-            groups=[await _group(asked, context) async for asked in paced(request.groups)]
+            groups=[await _group(asked, context) async for asked in paced(once(request.groups))]
         )
-    return _old_answer(await _group(_as_group(request), context), request, context.api_version)
+    return await _old_answer(await _group(await _as_group(request), context), request, context.api_version)
 
 
 async def _group(asked: OffsetFetchRequestGroup, context: RequestContext) -> OffsetFetchResponseGroup:
     broker = context.kafka.broker
-
-    def read(offsets: Offsets) -> list[OffsetFetchResponseTopics]:
-        if asked.topics is None:
-            return _all_topics(broker, offsets, by_id=context.api_version >= _FIRST_WITH_IDS)
-        return [_topic(broker, topic, offsets) for topic in asked.topics]
-
     try:
-        topics = await context.kafka.groups.fetch(
-            asked.group_id, read, asked.member_id or "", asked.member_epoch
+        offsets = await context.kafka.groups.fetch(
+            asked.group_id,
+            lambda kept: _taken(broker, asked, kept),
+            asked.member_id or "",
+            asked.member_epoch,
         )
     except CoordinatorRefused as refused:
         return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=refused.code)
+    if asked.topics is None:
+        topics = await _all_topics(broker, offsets, by_id=context.api_version >= _FIRST_WITH_IDS)
+    else:
+        topics = [await _topic(broker, topic, offsets) async for topic in paced(asked.topics)]
     return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
 
 
-def _all_topics(broker: Broker, offsets: Offsets, *, by_id: bool) -> list[OffsetFetchResponseTopics]:
+def _taken(broker: Broker, asked: OffsetFetchRequestGroup, offsets: Offsets) -> Offsets:
+    """Return what is committed now of the topics asked for: it is written into rows while others have their turns."""
+    names: Iterable[str] = offsets
+    if asked.topics is not None and len(asked.topics) < len(offsets):
+        names = (_name_and_id(broker, topic)[0] for topic in asked.topics)
+    return {name: dict(offsets[name]) for name in names if name in offsets}
+
+
+async def _all_topics(broker: Broker, offsets: Offsets, *, by_id: bool) -> list[OffsetFetchResponseTopics]:
     answers = []
-    for name, kept in offsets.items():
+    async for name, kept in paced(offsets.items()):
         topic = named_topic(broker, name)
         if topic is None and by_id:
             # A topic that is gone has no id to be told by.
             continue
         topic_id = ZERO_UUID if topic is None else topic.topic_id
         rows = [
-            _row(partition, committed) for partition, committed in kept.items() if _is_of(committed, topic_id)
+            _row(partition, committed)
+            async for partition, committed in paced(kept.items())
+            if _is_of(committed, topic_id)
         ]
         answers.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=rows))
     return answers
 
 
-def _topic(broker: Broker, asked: OffsetFetchRequestTopics, offsets: Offsets) -> OffsetFetchResponseTopics:
+async def _topic(
+    broker: Broker, asked: OffsetFetchRequestTopics, offsets: Offsets
+) -> OffsetFetchResponseTopics:
     answer = OffsetFetchResponseTopics(name=asked.name, topic_id=asked.topic_id)
-    topic = named_topic(broker, asked.name, asked.topic_id)
-    if topic is None and not asked.name:
-        answer.partitions = [
-            _row(partition, _NOTHING, ErrorCode.UNKNOWN_TOPIC_ID) for partition in asked.partition_indexes
-        ]
-        return answer
-    name, topic_id = (asked.name, ZERO_UUID) if topic is None else (topic.kafka_name, topic.topic_id)
-    kept = offsets.get(name, {})
-    for partition in asked.partition_indexes:
+    name, topic_id = _name_and_id(broker, asked)
+    code = ErrorCode.NONE if name else ErrorCode.UNKNOWN_TOPIC_ID
+    kept = offsets.get(name, {}) if name else {}
+    async for partition in paced(asked.partition_indexes):
         committed = kept.get(partition, _NOTHING)
-        answer.partitions.append(_row(partition, committed if _is_of(committed, topic_id) else _NOTHING))
+        answer.partitions.append(
+            _row(partition, committed if _is_of(committed, topic_id) else _NOTHING, code)
+        )
     return answer
+
+
+def _name_and_id(broker: Broker, asked: OffsetFetchRequestTopics) -> tuple[str, bytes]:
+    """Return what a topic's offsets are kept by; no name if it is asked for by an id that there is not."""
+    topic = named_topic(broker, asked.name, asked.topic_id)
+    return (asked.name, ZERO_UUID) if topic is None else (topic.kafka_name, topic.topic_id)
 
 
 def _is_of(committed: Committed, topic_id: bytes) -> bool:
@@ -109,33 +127,39 @@ def _row(
     )
 
 
-def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+async def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
     topics = request.topics
     return OffsetFetchRequestGroup(
         group_id=request.group_id,
         topics=None
         if topics is None
-        else [OffsetFetchRequestTopics(name=t.name, partition_indexes=t.partition_indexes) for t in topics],
+        else [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            async for topic in paced(topics)
+        ],
     )
 
 
-def _old_answer(
+async def _old_answer(
     group: OffsetFetchResponseGroup, request: OffsetFetchRequest, version: int
 ) -> OffsetFetchResponse:
     if group.error_code and version < _FIRST_WITH_GROUP_ERROR:
         # There is no place for the group's error but each partition.
+        code = ErrorCode(group.error_code)
         group.topics = [
             OffsetFetchResponseTopics(
                 name=topic.name,
-                partitions=[_row(p, _NOTHING, ErrorCode(group.error_code)) for p in topic.partition_indexes],
+                partitions=[_row(p, _NOTHING, code) async for p in paced(topic.partition_indexes)],
             )
-            for topic in request.topics or ()
+            async for topic in paced(request.topics or ())
         ]
     return OffsetFetchResponse(
         error_code=group.error_code,
         topics=[
-            OffsetFetchResponseTopic(name=topic.name, partitions=[_old_row(row) for row in topic.partitions])
-            for topic in group.topics
+            OffsetFetchResponseTopic(
+                name=topic.name, partitions=[_old_row(row) async for row in paced(topic.partitions)]
+            )
+            async for topic in paced(group.topics)
         ],
     )
 

@@ -47,7 +47,7 @@ async def read_share_group_state_summary(
 async def _all_of(group_id: str, shares: Shares) -> list[ReadStateSummaryResult]:
     await shares.states.loaded()
     try:
-        found = shares.states.of_group(group_id)
+        ((_, found),) = shares.states.of_groups((group_id,))
     except CoordinatorRefused as refused:
         row = PartitionResult(error_code=refused.code, error_message=str(refused))
         return [ReadStateSummaryResult(partitions=[row])]

@@ -22,29 +22,31 @@ if TYPE_CHECKING:
 
 
 class _Wanted(NamedTuple):
-    row: DescribeShareGroupOffsetsResponsePartition
     topic: Topic
-    state: KnownState
+    partition: int
+    asked: list[tuple[DescribeShareGroupOffsetsResponsePartition, KnownState]]
 
 
 class Lags:
-    """Those of one answer."""
+    """Those of one answer. Each partition's end is asked for once, however many rows want it."""
 
     def __init__(self, context: RequestContext, shares: Shares) -> None:
         self._context = context
         self._shares = shares
-        self._wanted: list[_Wanted] = []
+        self._wanted: dict[tuple[bytes, int], _Wanted] = {}
 
     def want(self, row: DescribeShareGroupOffsetsResponsePartition, topic: Topic, state: KnownState) -> None:
         """Have a row told how much is left after a state."""
-        self._wanted.append(_Wanted(row, topic, state))
+        index = row.partition_index
+        wanted = self._wanted.setdefault((topic.topic_id, index), _Wanted(topic, index, []))
+        wanted.asked.append((row, state))
 
     async def fill(self) -> None:
         """Fill all rows, with an error where the end cannot be had now."""
         ownership = self._context.kafka.broker.ownership
         by_node: dict[int, list[_Wanted]] = {}
-        async for wanted in paced(self._wanted):
-            owner = ownership.owner(wanted.topic.name, wanted.row.partition_index)
+        async for wanted in paced(self._wanted.values()):
+            owner = ownership.owner(wanted.topic.name, wanted.partition)
             if owner is None or owner.node_id == ownership.node_id:
                 await self._here(wanted)
             else:
@@ -53,11 +55,11 @@ class Lags:
 
     async def _here(self, wanted: _Wanted) -> None:
         try:
-            partition = await self._context.kafka.partitions.get(wanted.topic, wanted.row.partition_index)
+            partition = await self._context.kafka.partitions.get(wanted.topic, wanted.partition)
         except Exception as error:
-            wanted.row.error_code = code_for(error)
+            await _refuse(wanted, code_for(error))
         else:
-            _tell(wanted, partition.log.high_watermark)
+            await _tell(wanted, partition.log.high_watermark)
 
     async def _there(self, node_id: int, those: list[_Wanted]) -> None:
         from magnetar.wire.kafka.messages.list_offsets_request import (
@@ -75,7 +77,7 @@ class Lags:
                 ListOffsetsTopic(
                     name=name,
                     partitions=[
-                        ListOffsetsPartition(partition_index=each.row.partition_index, timestamp=LATEST)
+                        ListOffsetsPartition(partition_index=each.partition, timestamp=LATEST)
                         for each in rows
                     ],
                 )
@@ -86,19 +88,23 @@ class Lags:
             answer = await self._shares.others.ask(node_id, request)
         except OtherBrokerSilent as silent:
             for wanted in those:
-                wanted.row.error_code = ErrorCode.LEADER_NOT_AVAILABLE
-                wanted.row.error_message = str(silent)
+                await _refuse(wanted, ErrorCode.LEADER_NOT_AVAILABLE, str(silent))
             return
         for topic in answer.topics:
             told = {each.partition_index: each for each in topic.partitions}
-            async for wanted in paced(topics[topic.name]):
-                found = told[wanted.row.partition_index]
+            for wanted in topics[topic.name]:
+                found = told[wanted.partition]
                 if found.error_code:
-                    wanted.row.error_code = found.error_code
+                    await _refuse(wanted, ErrorCode(found.error_code))
                 else:
-                    _tell(wanted, found.offset)
+                    await _tell(wanted, found.offset)
 
 
-def _tell(wanted: _Wanted, end: int) -> None:
-    row, state = wanted.row, wanted.state
-    row.lag = max(end - state.start_offset - max(state.complete, 0), 0)
+async def _tell(wanted: _Wanted, end: int) -> None:
+    async for row, state in paced(wanted.asked):
+        row.lag = max(end - state.start_offset - max(state.complete, 0), 0)
+
+
+async def _refuse(wanted: _Wanted, code: ErrorCode, why: str | None = None) -> None:
+    async for row, _ in paced(wanted.asked):
+        row.error_code, row.error_message = code, why

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from magnetar.broker.background import Background
@@ -69,17 +69,19 @@ class ShareCoordinator:
         """Return the broker that has the state of ``group:topic id:partition``; None if nobody does now."""
         return self._log.owner(partition_of(text, len(self._shards)))
 
-    def of_group(self, group_id: str) -> dict[ShareKey, ShareState]:
-        """Return the states of one group that are kept here; refused while some are not loaded."""
-        found = {}
-        for decider in self._deciders():
-            found.update({key: state for key, state in decider.states.items() if key.group_id == group_id})
-        return found
+    def of_groups(self, group_ids: Iterable[str]) -> Iterator[tuple[str, dict[ShareKey, ShareState]]]:
+        """Yield the states of groups that are kept here; refused while some are not loaded."""
+        deciders = self._deciders()
+        for group_id in group_ids:
+            found: dict[ShareKey, ShareState] = {}
+            for decider in deciders:
+                found.update(decider.of_group(group_id))
+            yield group_id, found
 
-    def _deciders(self) -> Iterator[ShareStates]:
-        for shard in self._shards:
-            if shard.is_mine:
-                yield shard.check_loaded()
+    def _deciders(self) -> list[ShareStates]:
+        """Return what knows of a state here, which most partitions of one broker alone do not."""
+        found = (shard.look() for shard in self._shards if shard.is_mine)
+        return [decider for decider in found if decider is not None and decider.states]
 
     # Asking.
 

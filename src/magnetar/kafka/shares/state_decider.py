@@ -37,10 +37,15 @@ class ShareStates:
         """``clock`` is for timestamps that nobody here reads."""
         self.states: dict[ShareKey, ShareState] = {}
         """To look at, not to change."""
+        self._keys_of: dict[str, set[ShareKey]] = {}  # those of ``states``, by group
         self.foreign = 0
         self._clock = clock
 
     # Asking.
+
+    def of_group(self, group_id: str) -> dict[ShareKey, ShareState]:
+        """Return the states of one group; it costs as many steps as there are."""
+        return {key: self.states[key] for key in self._keys_of.get(group_id, ())}
 
     def read(self, key: ShareKey, leader_epoch: int = UNSET) -> Decision[ShareState]:
         """Return a state, an empty one where there is none, and note who leads from now on."""
@@ -65,7 +70,7 @@ class ShareStates:
         epoch = 0 if state is None else state.snapshot_epoch + 1
         leads = 0 if state is None else state.leader_epoch
         state = ShareState(state_epoch, leads, start_offset, 0, snapshot_epoch=epoch)
-        self.states[key] = state
+        self._keep(key, state)
         return Decision((snapshot_fact(key, state, self._clock()),), ErrorCode.NONE)
 
     def write(
@@ -95,7 +100,7 @@ class ShareStates:
 
     def delete(self, key: ShareKey) -> Decision[ErrorCode]:
         """Forget a state, if there is one."""
-        if self.states.pop(key, None) is None:
+        if not self._drop(key):
             return Decision((), ErrorCode.NONE)
         return Decision((snapshot_fact(key, None, 0),), ErrorCode.NONE)
 
@@ -103,8 +108,22 @@ class ShareStates:
         """Forget states of what is gone."""
         keys = [key for key in self.states if wanted(key)]
         for key in keys:
-            del self.states[key]
+            self._drop(key)
         return Decision(tuple(snapshot_fact(key, None, 0) for key in keys), None)
+
+    def _keep(self, key: ShareKey, state: ShareState) -> None:
+        self.states[key] = state
+        self._keys_of.setdefault(key.group_id, set()).add(key)
+
+    def _drop(self, key: ShareKey) -> bool:
+        """Forget a state; return whether there was one."""
+        if self.states.pop(key, None) is None:
+            return False
+        keys = self._keys_of[key.group_id]
+        keys.remove(key)
+        if not keys:
+            del self._keys_of[key.group_id]
+        return True
 
     @staticmethod
     def _check_leader(state: ShareState, leader_epoch: int) -> None:
@@ -119,9 +138,9 @@ class ShareStates:
         if found is None:
             self.foreign += 1
         elif found.said is None:
-            self.states.pop(found.key, None)
+            self._drop(found.key)
         else:
-            self.states[found.key] = applied(self.states.get(found.key), found.said)
+            self._keep(found.key, applied(self.states.get(found.key), found.said))
 
     def resume(self, now_ms: int) -> Decision[None]:
         """There is nothing to go on with."""

@@ -10,7 +10,7 @@ in which they were decided. What is written twice, as nobody knows whether it ar
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -20,6 +20,7 @@ from magnetar.broker.shares.runs import RecordState
 from magnetar.broker.shares.share_partition import ShareChanges, StateBatch
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.other_brokers import OtherBrokers, OtherBrokerSilent
+from magnetar.kafka.pace import paced
 from magnetar.kafka.shares.state import UNSET, ShareKey, ShareState
 from magnetar.kafka.shares.state_coordinator import ShareCoordinator
 from magnetar.wire.kafka.errors import ErrorCode
@@ -279,24 +280,33 @@ class StatesAnywhere:
 
         await self._ask(key, _WRITE_PATIENCE_S, here, there)
 
-    # A whole group.
+    # Whole groups.
 
     async def of_group(self, group_id: str) -> dict[ShareKey, KnownState]:
         """Return what is known of a group's states, wherever they are; refused while somebody does not say."""
+        return (await self.of_groups((group_id,)))[group_id]
+
+    async def of_groups(self, group_ids: Collection[str]) -> dict[str, dict[ShareKey, KnownState]]:
+        """Return what is known of each group's states; who has which partition is asked once for all of them."""
         await self._here.loaded()
-        found = {
-            key: KnownState(state.start_offset, state.leader_epoch, state.complete)
-            for key, state in self._here.of_group(group_id).items()
-        }
         owners = self._here.owners()
+        found = {}
+        async for group_id, states in paced(self._here.of_groups(group_ids)):
+            found[group_id] = {
+                key: KnownState(state.start_offset, state.leader_epoch, state.complete)
+                for key, state in states.items()
+            }
         nodes = {owner.node_id for owner in owners if owner is not None} - {self._ownership.node_id}
-        for part in await asyncio.gather(*(self._of_group(node_id, group_id) for node_id in nodes)):
-            found.update(part)
+        await asyncio.gather(*(self._add(node_id, found) for node_id in nodes))
         if None in owners or owners != self._here.owners():
             raise CoordinatorRefused(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, "Some states are on their way to another broker."
             )
         return found
+
+    async def _add(self, node_id: int, found: dict[str, dict[ShareKey, KnownState]]) -> None:
+        for group_id, states in found.items():
+            states.update(await self._of_group(node_id, group_id))
 
     async def _of_group(self, node_id: int, group_id: str) -> dict[ShareKey, KnownState]:
         from magnetar.wire.kafka.messages.read_share_group_state_summary_request import (
