@@ -69,6 +69,7 @@ _BEFORE_LENGTH = 12  # the length of a batch counts from behind itself
 _NO_BOUND_MS = (1 << 63) - 1
 _FEW_RECORDS = 1000  # so many are looked at one by one without leaving the event loop
 _MAX_NAMED = 10_000
+_HEADS_BYTES = 1 << 10  # what some entries have before their batches, which alone count for a client
 
 
 class BatchTooLarge(RecordsError):
@@ -551,7 +552,7 @@ class Partition:
         return batches, size
 
     async def _read(self, offset: int, max_bytes: int, up_to: int | None = None) -> tuple[list[Batch], int]:
-        entries = await self.log.read(offset, max_bytes=max_bytes, up_to=up_to)
+        entries = await self.log.read(offset, max_bytes=max_bytes + _HEADS_BYTES, up_to=up_to)
         chunked = self._chunked
         amid_pieces = chunked is not None and chunked.follows(offset)
         batches = None if amid_pieces else as_stored(entries)
@@ -564,7 +565,11 @@ class Partition:
                         self.log, self._conversions.chunked_bytes, self._frame_of
                     )
                 batches = await chunked.batches(offset, entries, parts, max_bytes)
-        return batches, sum(map(len, batches))
+            return batches, sum(map(len, batches))
+        size = sum(map(len, batches))
+        while size > max_bytes and len(batches) > 1:
+            size -= len(batches.pop())
+        return batches, size
 
     def wait(self, wake: Callable[[], None]) -> None:
         """Have ``wake`` called each time more may be read, until ``leave``."""
