@@ -25,9 +25,7 @@ from tests.cluster.servers import class_path
 SHORT = (
     "kill -9 of a broker and of a bookie",
     "a broker and ZooKeeper are parted for three",
-    "a bundle is moved",
     "a broker and all bookies are parted",
-    "a bookie is slow",
     "a bookie's journal's disk is full",
     "a broker is killed and comes back without its disk",
     "a broker's clock jumps",
@@ -36,7 +34,7 @@ SHORT = (
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)  # how long depends on what else the machine does
 def test_nothing_acknowledged_is_lost_or_doubled_by_faults(tmp_path: Path) -> None:
     class_path()  # skips where BookKeeper cannot be run
     faults = [each for each in FAULTS if each.name.startswith(SHORT)]
