@@ -18,7 +18,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.attacks import coordinators, http, kafka, many, more, page, periodic, pulsar
+from benchmarks.attacks import coordinators, http, kafka, many, more, page, periodic, pulsar, pulsar_rows
 from benchmarks.attacks.attack import Attack, Outcome, made
 from benchmarks.attacks.priority import before_all_else
 
@@ -28,6 +28,7 @@ ATTACKS: tuple[Attack, ...] = (
     *coordinators.ATTACKS,
     *more.ATTACKS,
     *pulsar.ATTACKS,
+    *pulsar_rows.ATTACKS,
     *http.ATTACKS,
     *periodic.ATTACKS,
 )
