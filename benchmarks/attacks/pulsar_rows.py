@@ -1,4 +1,4 @@
-"""Pulsar's commands with as much in their repeated fields as they take, and floods of commands that cost little to say."""
+"""Pulsar's commands with as much in their repeated fields as they take, and floods of what costs little to say."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from benchmarks.attacks.target import Target
 from benchmarks.attacks.wires import KafkaWire, PulsarWire, command, entry, frame
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, Schema
 
-_ROWS = 23_000
+_ROWS = 3_000
+"""A command has 10,000 texts at most."""
 _FLOOD = 20_000
 Made = Callable[[Any], BaseCommand]
 
@@ -87,7 +88,7 @@ def seek_of_words(ids: Any) -> BaseCommand:
 
 def ack_properties(ids: Any) -> BaseCommand:
     made = ack([ids[0]])
-    for n in range(_ROWS):
+    for n in range(23_000):
         made.ack.properties.add(key=f"k{n}", value=0)
     return made
 
@@ -115,12 +116,13 @@ def schema_properties(_: Any) -> BaseCommand:
     return with_properties(made, made.getOrCreateSchema.schema.properties)
 
 
-TRANSACTION = command("NEW_TXN", "newTxn", request_id=1, txn_ttl_seconds=60_000, tc_id=0)
+TRANSACTION = command("NEW_TXN", "newTxn", request_id=1, txn_ttl_millis=60_000, tc_id=0)
+_TRANSACTIONS = ("transaction.coordinator.enabled=true",)
 CONNECTED = command("TC_CLIENT_CONNECT_REQUEST", "tcClientConnectRequest", request_id=0, tc_id=0)
 
 
 def partitions_of_transaction(_: Any) -> BaseCommand:
-    names = [f"{PREY}{n}" for n in range(_ROWS // 2)]
+    names = [f"{PREY}{n}" for n in range(2 * _ROWS)]
     return command(
         "ADD_PARTITION_TO_TXN",
         "addPartitionToTxn",
@@ -135,7 +137,7 @@ def subscriptions_of_transaction(_: Any) -> BaseCommand:
     made = command(
         "ADD_SUBSCRIPTION_TO_TXN", "addSubscriptionToTxn", request_id=2, txnid_least_bits=0, txnid_most_bits=0
     )
-    for n in range(_ROWS // 2):
+    for n in range(_ROWS):
         made.addSubscriptionToTxn.subscription.add(topic=f"{PREY}{n}", subscription="s")
     return made
 
@@ -165,24 +167,26 @@ def many_properties(target: Target, _: Any) -> str:
 
 
 ATTACKS = (
-    Attack("pulsar: PRODUCER with 23,000 properties", nothing, said(producer_metadata)),
-    Attack("pulsar: PRODUCER, schema of 23,000 properties", nothing, said(producer_schema)),
-    Attack("pulsar: SUBSCRIBE, 23,000 of the subscription", nothing, said(subscription_properties)),
+    Attack("pulsar: PRODUCER with 3,000 properties", nothing, said(producer_metadata)),
+    Attack("pulsar: PRODUCER, schema of 3,000 properties", nothing, said(producer_schema)),
+    Attack("pulsar: SUBSCRIBE, 3,000 of the subscription", nothing, said(subscription_properties)),
     Attack("pulsar: SUBSCRIBE at 40,000 words", stored, said(start_of_words)),
     Attack("pulsar: SEEK to 40,000 words", stored, said(seek_of_words, before=(subscribe(),))),
     Attack("pulsar: ACK with 23,000 properties", stored, said(ack_properties, before=(subscribe(),))),
-    Attack("pulsar: LOOKUP with 23,000 properties", nothing, said(lookup_properties)),
-    Attack("pulsar: GET_TOPICS with 23,000 properties", nothing, said(topics_properties)),
-    Attack("pulsar: GET_OR_CREATE_SCHEMA, 23,000 properties", nothing, said(schema_properties)),
+    Attack("pulsar: LOOKUP with 3,000 properties", nothing, said(lookup_properties)),
+    Attack("pulsar: GET_TOPICS with 3,000 properties", nothing, said(topics_properties)),
+    Attack("pulsar: GET_OR_CREATE_SCHEMA, 3,000 properties", nothing, said(schema_properties)),
     Attack(
-        "pulsar: ADD_PARTITION_TO_TXN of 11,500",
+        "pulsar: ADD_PARTITION_TO_TXN of 6,000",
         nothing,
         said(partitions_of_transaction, before=(CONNECTED, TRANSACTION)),
+        _TRANSACTIONS,
     ),
     Attack(
-        "pulsar: ADD_SUBSCRIPTION_TO_TXN of 11,500",
+        "pulsar: ADD_SUBSCRIPTION_TO_TXN of 3,000",
         nothing,
         said(subscriptions_of_transaction, before=(CONNECTED, TRANSACTION)),
+        _TRANSACTIONS,
     ),
     Attack("pulsar: 10 messages of 100,000 properties", nothing, many_properties),
     Attack("pulsar: 20,000 LOOKUPs", nothing, flood(lookup)),
@@ -198,9 +202,10 @@ ATTACKS = (
         "pulsar: 20,000 NEW_TXNs",
         nothing,
         flood(
-            lambda n: command("NEW_TXN", "newTxn", request_id=n, txn_ttl_seconds=60_000, tc_id=0),
+            lambda n: command("NEW_TXN", "newTxn", request_id=n, txn_ttl_millis=60_000, tc_id=0),
             before=(CONNECTED,),
         ),
+        _TRANSACTIONS,
     ),
     Attack(
         "pulsar: 20,000 END_TXNs",
@@ -209,6 +214,7 @@ ATTACKS = (
             lambda n: command("END_TXN", "endTxn", request_id=n, txnid_least_bits=n, txnid_most_bits=0),
             before=(CONNECTED,),
         ),
+        _TRANSACTIONS,
     ),
     Attack(
         "pulsar: 20,000 GET_LAST_MESSAGE_IDs",

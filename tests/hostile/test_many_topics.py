@@ -109,6 +109,9 @@ def test_so_many_are_not_put_in_place_of_others_either(wire: Wire, topic: str) -
     (row,) = wire.ask(asked).responses
     assert row.error_code == ErrorCode.INVALID_REQUEST
     assert "At most 1000" in row.error_message
+    resource.configs = configs[1:]
+    (row,) = wire.ask(asked).responses
+    assert "At most" not in row.error_message
 
 
 def test_users_are_named_by_the_thousand_and_no_more(wire: Wire) -> None:

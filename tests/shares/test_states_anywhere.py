@@ -22,6 +22,7 @@ from magnetar.kafka.handlers.write_share_group_state import write_share_group_st
 from magnetar.kafka.other_brokers import OtherBrokerSilent
 from magnetar.kafka.shares.state import ShareKey
 from magnetar.kafka.shares.state_coordinator import ShareCoordinator
+from magnetar.kafka.shares.state_decider import ShareStates
 from magnetar.kafka.shares.states_anywhere import StatesAnywhere
 from magnetar.wire.kafka.errors import ErrorCode
 
@@ -202,3 +203,13 @@ async def test_of_many_groups_each_has_its_own_and_one_that_is_forgotten_has_not
     assert (len(found["crew"]), len(found["guests"])) == (0, 1)
     house.brokers[2].forget_topic(KEY.topic_id)
     assert not any((await house.states.of_groups(["crew", "guests"])).values())
+
+
+def test_what_is_replayed_is_found_by_its_group_too() -> None:
+    before, after = ShareStates(lambda: 0), ShareStates(lambda: 0)
+    other = KEY._replace(group_id="guests")
+    facts = [*before.initialize(KEY, 1, 7).facts, *before.initialize(other, 1, 8).facts]
+    for fact in (*facts, *before.delete(other).facts):
+        after.replay(fact)
+    assert {key: state.start_offset for key, state in after.of_group("crew").items()} == {KEY: 7}
+    assert after.of_group("guests") == {}
