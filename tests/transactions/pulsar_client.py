@@ -73,11 +73,13 @@ class Client(Raw):
         asked.addPartitionToTxn.partitions.extend(topics)
         _check(self.answered(asked).addPartitionToTxnResponse)
 
-    def add_subscription(self, txn: Txn, topic: str, subscription: str = "s") -> None:
+    def add_subscription(self, txn: Txn, topic: str, *subscriptions: str) -> None:
+        """Add those, or one, to a transaction."""
         asked = BaseCommand(type=BaseCommand.ADD_SUBSCRIPTION_TO_TXN)
         asked.addSubscriptionToTxn.request_id = next(self._ids)
         asked.addSubscriptionToTxn.txnid_most_bits, asked.addSubscriptionToTxn.txnid_least_bits = txn
-        asked.addSubscriptionToTxn.subscription.add(topic=topic, subscription=subscription)
+        for each in subscriptions or ("s",):
+            asked.addSubscriptionToTxn.subscription.add(topic=topic, subscription=each)
         _check(self.answered(asked).addSubscriptionToTxnResponse)
 
     def end(self, txn: Txn, *, commit: bool = True) -> None:

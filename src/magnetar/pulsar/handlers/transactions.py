@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from magnetar.pulsar.transactions.service import TransactionService
 
 _MAX_TIMEOUT_MS = 1 << 53
+MOST_AT_ONCE = 1000
+"""Topics, or subscriptions, that one command adds: names are looked at at a stretch. Clients add one at a time."""
 
 
 def service_of(connection: PulsarConnection) -> TransactionService:
@@ -67,6 +69,7 @@ async def add_partition(
     """Have topics be of a transaction, before its messages come."""
     service, txn = service_of(connection), TxnId(command.txnid_most_bits, command.txnid_least_bits)
     _check_owner(connection, service, txn)
+    _check_count(len(command.partitions))
     names = [PulsarName.parse(each) for each in command.partitions]
     for name in names:
         if connection.access is not None and not connection.access.produces(name.topic):
@@ -98,6 +101,7 @@ async def add_subscription(
     """Have subscriptions be of a transaction, before it acknowledges."""
     service, txn = service_of(connection), TxnId(command.txnid_most_bits, command.txnid_least_bits)
     _check_owner(connection, service, txn)
+    _check_count(len(command.subscription))
     subscriptions = {}
     for each in command.subscription:
         name = PulsarName.parse(each.topic)
@@ -120,6 +124,11 @@ async def end_txn(connection: PulsarConnection, command: CommandEndTxn, entry: m
     _check_owner(connection, service, txn)
     await service.coordinator.end(txn, committed=command.txn_action == TxnAction.COMMIT)
     _answer(connection, BaseCommand.END_TXN_RESPONSE, "endTxnResponse", command.request_id, txn)
+
+
+def _check_count(count: int) -> None:
+    if count > MOST_AT_ONCE:
+        raise NotAllowed(f"at most {MOST_AT_ONCE} are added to a transaction at once, not {count}")
 
 
 def _check_owner(connection: PulsarConnection, service: TransactionService, txn: TxnId) -> None:
