@@ -61,6 +61,10 @@ class Sent(NamedTuple):
         return (self.framed,) if self.crc is None else (self.framed[:UNCOUNTED], self.framed[UNCOUNTED:])
 
 
+MAX_FIELDS = 5000
+"""Of a message's metadata, and each property is one: 5 us, at a stretch, and for Kafka's consumers once more."""
+
+
 def open_send(framed: Buffer, *, num_messages: int | None = None) -> Sent:
     """Look at what follows the command in a SEND frame. It is stored as it is: ``log.append(sent.parts, ...)``.
 
@@ -80,7 +84,7 @@ def open_send(framed: Buffer, *, num_messages: int | None = None) -> Sent:
         raise EntryCorrupt(
             f"metadata at byte {start} claims {end - start} bytes; {len(view) - start} are there"
         )
-    metadata = decode_metadata(view, start, end)
+    metadata = decode_metadata(view, start, end, MAX_FIELDS)
     messages = count_of(metadata, len(view) - end)
     if num_messages is not None and num_messages != messages:
         raise InvalidRecord(f"the command speaks of {num_messages} messages, their metadata of {messages}")

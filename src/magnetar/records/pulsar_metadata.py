@@ -176,12 +176,16 @@ _PROPERTIES, _ENCRYPTION_KEYS, _NUM_MESSAGES = 4, 13, 11
 _SINGLE_PROPERTIES = 1
 
 
-def decode_metadata(data: Buffer, at: int = 0, end: int | None = None) -> MessageMetadata:
-    """Read MessageMetadata from ``data[at:end]``; raise ``EntryCorrupt``, which names the byte."""
+def decode_metadata(
+    data: Buffer, at: int = 0, end: int | None = None, max_fields: int | None = None
+) -> MessageMetadata:
+    """Read MessageMetadata from ``data[at:end]``; raise ``EntryCorrupt``, which names the byte, or too many fields."""
     properties: list[Property] = []
     keys: list[bytes] = []
     values: dict[str, bytes | int | bool] = {}
-    for number, value in fields(data, at, len(data) if end is None else end):
+    for count, (number, value) in enumerate(fields(data, at, len(data) if end is None else end), 1):
+        if count == max_fields:
+            raise EntryCorrupt(f"metadata of {max_fields} fields or more")
         if number == _PROPERTIES:
             properties.append(_property(value))
         elif number == _ENCRYPTION_KEYS and not isinstance(value, int):
