@@ -12,7 +12,7 @@ import pytest
 
 from magnetar.client.errors import BrokerUnreachable
 from magnetar.proxy.figures import RelayFigures
-from magnetar.proxy.kafka import due_batches
+from magnetar.proxy.kafka import awaited_batches
 from magnetar.proxy.kafka.fetching import framed
 from magnetar.proxy.kafka.producing import BatchRelay
 from magnetar.proxy.kafka.request import ProxiedRequest
@@ -279,7 +279,7 @@ async def test_sequences_begin_anew_behind_the_largest() -> None:
 
 
 async def test_it_is_not_waited_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(due_batches, "_KEPT_S", 0.0)
+    monkeypatch.setattr(awaited_batches, "_KEPT_S", 0.0)
     world = World()
     await world.send({0: batch(0)})
     world.brokers[0].answer(ErrorCode.NOT_LEADER_OR_FOLLOWER)

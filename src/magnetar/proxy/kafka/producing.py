@@ -6,7 +6,7 @@ batch is told to it in Kafka's words, of which each client knows what to do:
     the leader is another one             what the leader said, and the proxy has learned who it is
     no connection to the leader           NOT_LEADER_OR_FOLLOWER: nothing was sent
     the connection broke, or no answer    REQUEST_TIMED_OUT: it may have been stored, or not
-    a batch before it met one of these    NOT_LEADER_OR_FOLLOWER, until that one comes again (`DueBatches`)
+    a batch before it met one of these    NOT_LEADER_OR_FOLLOWER, until that one comes again (`AwaitedBatches`)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from magnetar.client.errors import ClientError
 from magnetar.client.forwarding import ForwardingConnection
 from magnetar.kafka.pace import MANY_ROWS
 from magnetar.proxy.kafka.apis import APIS, PartitionRows
-from magnetar.proxy.kafka.due_batches import DueBatches
+from magnetar.proxy.kafka.awaited_batches import AwaitedBatches
 from magnetar.proxy.kafka.fetching import MOVED, framed
 from magnetar.proxy.kafka.relay import Relay
 from magnetar.proxy.kafka.request import ProxiedRequest, as_it_came, written
@@ -75,7 +75,7 @@ class BatchRelay:
         self._under_way = 0
         self._moves = 0
         """What `Routes.moves` was when the batches that are under way were sent."""
-        self._due = DueBatches()
+        self._awaited = AwaitedBatches()
         self._drained = asyncio.Event()
         self._drained.set()
 
@@ -91,7 +91,7 @@ class BatchRelay:
         owners: dict[int, ForwardingConnection] = {}
         for topic, index in partitions_of(_rows(_ASKED), produce):
             owner = routes.leader(topic, index)
-            if owner is None or (topic, index) in self._due:
+            if owner is None or (topic, index) in self._awaited:
                 return False
             if owner not in owners:
                 connection = self._relay.upstreams.ready(owner)
@@ -127,7 +127,7 @@ class BatchRelay:
         }
         if unknown:
             await self._relay.find_leaders(unknown)
-        early = {row for row, records in _batches(produce) if self._due.is_early(row, records)}
+        early = {row for row, records in _batches(produce) if self._awaited.is_early(row, records)}
 
         def owner_of(topic: TopicKey, index: int) -> Owner:
             return _NOBODY if (topic, index) in early else routes.leader(topic, index)
@@ -218,7 +218,7 @@ class BatchRelay:
             for part in sent.parts.values():
                 for row, records in _batches(part):
                     if failed.get(row) in _WAIT_FOR:
-                        self._due.refused(row, records)
+                        self._awaited.refused(row, records)
         self._ended()
         if len(sent.parts) == 1 and frame is not None and not failed:
             self._answered(sent.request, as_it_came(header, frame))

@@ -31,7 +31,7 @@ class _Due(NamedTuple):
     until_s: float
 
 
-class DueBatches:
+class AwaitedBatches:
     """Those of one client, by partition."""
 
     def __init__(self) -> None:
