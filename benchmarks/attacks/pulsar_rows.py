@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Thread
 from typing import Any
 
 from benchmarks.attacks.attack import Attack
@@ -38,15 +39,25 @@ def said(make: Made, times: int = 5, *, before: tuple[BaseCommand, ...] = ()) ->
 
 
 def flood(make: Callable[[int], BaseCommand], *, before: tuple[BaseCommand, ...] = ()) -> Any:
-    """Many commands in one write, and then a PING whose answer comes when they are done."""
+    """Many commands in one write, and then a PING; all answers are taken until that one's comes."""
 
     def strike(target: Target, _: Any) -> str:
-        content = b"".join(frame(make(n)) for n in range(_FLOOD))
+        content = b"".join(frame(make(n)) for n in range(_FLOOD)) + frame(command("PING"))
         with PulsarWire(target) as client:
             for each in before:
                 client.ask(each)
-            client.send_as_taken(content, 30)
-            return client.heard_or_closed()
+            sending = Thread(target=client.send_as_taken, args=(content, 60), daemon=True)
+            sending.start()
+            answers = 0
+            try:
+                while client.hear().type != BaseCommand.PONG:
+                    answers += 1
+            except ConnectionError:
+                return f"{answers:,} answers, then closed"
+            except TimeoutError:
+                return f"{answers:,} answers, then none"
+            sending.join()
+            return f"{answers:,} answers"
 
     return strike
 
