@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
+from magnetar.broker import leader_epochs
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import TopicNotFound
+from magnetar.broker.leader_epochs import LeaderEpochs
 from magnetar.broker.open_logs import OpenLog
 from magnetar.ledger.errors import LedgerClosed, LedgerFenced
 from magnetar.ledger.info import path_of
+from magnetar.metadata import MetadataUnavailable
 from magnetar.metadata.ops import ANY, Put
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand
@@ -74,6 +77,24 @@ async def test_many_who_ask_at_once_get_one_log_also_if_the_first_goes_away() ->
         assert len({id(await each) for each in asking[1:]}) == 1
         with pytest.raises(TopicNotFound):
             await house.broker.open_logs.open(topic, 1)
+
+
+async def test_a_log_that_cannot_be_entered_is_not_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody would close it when its bundle goes. Who got the bundle back was given it as it was before the others
+    wrote: idempotent producers were told that they are out of order.
+    """
+
+    async def fails(*_: Any) -> LeaderEpochs:
+        raise MetadataUnavailable("ZooKeeper cannot be reached")
+
+    async with both() as house:
+        topic = await house.broker.create_topic("t", 1)
+        with monkeypatch.context() as broken:
+            broken.setattr(leader_epochs, "entered", fails)
+            with pytest.raises(MetadataUnavailable):
+                await house.broker.open_logs.open(topic, 0)
+        assert house.broker.engine.opened() == []
+        assert (await house.kafka.produce("t", b"0")).error_code == 0
 
 
 async def test_holders_of_a_deleted_topic_are_told_so() -> None:

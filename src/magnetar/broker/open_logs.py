@@ -259,6 +259,17 @@ class OpenLogs:
 
     async def _opened(self, topic: Topic, index: int, bundle: Bundle, owned: Owned) -> OpenLog:
         log = await self._engine.open(topic.name.ledger_name(index), self._policy_of(topic), owned.epoch)
+        try:
+            return await self._entered(topic, index, bundle, owned, log)
+        except BaseException:
+            # Nobody would find it here to close it when its bundle goes, and who opened it then, after other owners,
+            # would be given what it held before them.
+            await self._engine.release(log.name)
+            raise
+
+    async def _entered(
+        self, topic: Topic, index: int, bundle: Bundle, owned: Owned, log: ManagedLedger
+    ) -> OpenLog:
         key = topic.topic_id, index
         figures = self._figures.get(key) or LogFigures()
         made = OpenLog(topic, index, log, bundle, self._gone, figures, self._unheld)
@@ -268,8 +279,7 @@ class OpenLogs:
             await self._engine.delete(log.name)  # it was made again while its topic was being deleted
             raise TopicNotFound(f"topic {topic.kafka_name} was deleted")
         if (owner := self._ownership.owner_of(bundle)) != owned:
-            await self._engine.release(log.name)  # it was given away meanwhile
-            raise NotOwned(f"{topic.kafka_name}-{index}", owner)
+            raise NotOwned(f"{topic.kafka_name}-{index}", owner)  # it was given away meanwhile
         if log.has_transactions:  # whoever reads has to know what is decided, whichever protocol it speaks
             made.keep(await producer_log.load(log))
         made.check()  # another owner may have taken it meanwhile
