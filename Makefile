@@ -1,9 +1,10 @@
 # Every target makes .venv and installs what it needs by itself. `make` alone explains them.
 SHELL := /bin/bash
 BIN := .venv/bin
-# Tests of one module, or one class, stay together: they share what they start. Most wait for brokers, so that there are
-# more workers than processors; no more than two of them use Spark at once (tests/conftest.py).
-WORKERS ?= 3
+# Tests of one module, or one class, stay together: they share what they start. Most wait for brokers, so that four are
+# right for two cores; but whole clusters and Sparks among the slow ones lose their sessions where more than two are at
+# work. However many workers are asked for, no more than two use Spark at once (tests/conftest.py).
+WORKERS ?= 2
 FAST_WORKERS ?= 4
 PYTEST := $(BIN)/python -m pytest --dist loadscope --no-loadscope-reorder --numprocesses
 SOURCES := src tests tools examples benchmarks compat

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,9 +14,9 @@ from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
-from tests.cluster.brokers import BrokerProcess, bootstrap, leaders
+from tests.cluster.brokers import BrokerProcess, bootstrap, make_topic
 from tests.cluster.servers import Cluster, class_path
 
 class_path()  # skips the module where BookKeeper cannot be run
@@ -51,13 +52,20 @@ class House(NamedTuple):
         except ValueError:
             return Told(done.returncode, {}, done.stdout + done.stderr)
 
+    def verified(self) -> Told:
+        """Return what ``verify`` tells, once it reaches all bookies: they have only just been started again."""
+        end = time.monotonic() + 120
+        while True:
+            told = self.magnetar("verify")
+            waits = any(each["do"].startswith("start the bookies") for each in told.value.get("findings", ()))
+            if not waits or time.monotonic() > end:
+                return told
+
     def written(self, topic: str) -> None:
         """Have a topic whose only partition holds the numbers, in ledgers of 200 entries, all of them closed."""
+        self.broker.end()  # that of a first try of the test
         self.broker.start()
-        admin = AdminClient({"bootstrap.servers": bootstrap([self.broker])})
-        admin.create_topics([NewTopic(topic, 1)])[topic].result()
-        while min(leaders(admin, topic).values(), default=-1) < 0:
-            pass
+        make_topic(AdminClient({"bootstrap.servers": bootstrap([self.broker])}), topic, 1)
         producer = Producer(
             {
                 "bootstrap.servers": bootstrap([self.broker]),
@@ -163,13 +171,13 @@ def house(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 def test_a_bookies_damaged_copy_is_told_and_written_again_from_another_ones(house: House) -> None:
     house.written("worn")
-    told = house.magnetar("verify")
+    told = house.verified()
     assert (told.status, told.findings("worn", "wear"), told.findings("worn", "damage")) == (0, [], [])
     assert told.value["entries"] >= RECORDS // 20
     assert told.value["ledgers"] >= RECORDS // 20 // 200
 
     assert house.damage(value_of("worn", 777)[:14], most=1) == 1
-    told = house.magnetar("verify")
+    told = house.verified()
     assert told.status == 0, told.value["findings"]  # no record is lost
     (worn,) = told.findings("worn", "wear")
     assert worn["what"].startswith("1 copies on 127.0.0.1:")
@@ -183,13 +191,13 @@ def test_a_bookies_damaged_copy_is_told_and_written_again_from_another_ones(hous
     # A bookie of this kind (SortedLedgerStorage) reads what it was given last only when it has flushed it.
     with house.bookies_away():
         pass
-    assert house.magnetar("verify").findings("worn", "wear") == []
+    assert house.verified().findings("worn", "wear") == []
 
 
 def test_what_no_bookie_has_whole_is_refused_told_and_given_up_only_when_asked(house: House) -> None:
     house.written("lost")
     assert house.damage(value_of("lost", 5000)[:14], most=3) == 2
-    told = house.magnetar("verify")
+    told = house.verified()
     assert told.status == 1
     (hole,) = told.findings("lost", "damage")
     first, last = hole["first_offset"], hole["last_offset"]
@@ -216,7 +224,7 @@ def test_what_no_bookie_has_whole_is_refused_told_and_given_up_only_when_asked(h
         if each["lost_first"] >= 0
     ]
     assert lost == [(first, last)]
-    told = house.magnetar("verify")
+    told = house.verified()
     assert (told.status, told.findings("lost", "damage")) == (0, [])
 
     house.broker.start()
@@ -239,7 +247,7 @@ def test_a_ledger_that_was_deleted_behind_the_metadata_is_told_and_given_up_when
     client.stop()
     client.close()
 
-    told = house.magnetar("verify")
+    told = house.verified()
     assert told.status == 1
     assert [
         (each["ledger"], each["first_offset"], each["last_offset"])
@@ -247,7 +255,7 @@ def test_a_ledger_that_was_deleted_behind_the_metadata_is_told_and_given_up_when
     ] == [(each.ledger_id, each.first_offset, each.last_offset) for each in victims]
     given_up = house.magnetar("repair", "--drop-damaged", "--yes")
     assert given_up.status == 0, given_up
-    assert house.magnetar("verify").findings("gone", "damage") == []
+    assert house.verified().findings("gone", "damage") == []
 
     gone = {n for each in victims for n in range(each.first_offset, each.last_offset + 1)}
     house.broker.start()
