@@ -2,8 +2,8 @@
 SHELL := /bin/bash
 BIN := .venv/bin
 # Tests of one module, or one class, stay together: they share what they start. Most wait for brokers, so that four are
-# right for two cores; but whole clusters and Sparks among the slow ones lose their sessions where more than two are at
-# work. However many workers are asked for, no more than two use Spark at once (tests/conftest.py).
+# right for two cores; but Spark gives a Python worker ten seconds to start, which more than two Sparks may use up, and
+# clusters lose their sessions where more than two are at work.
 WORKERS ?= 2
 FAST_WORKERS ?= 4
 PYTEST := $(BIN)/python -m pytest --dist loadscope --no-loadscope-reorder --numprocesses

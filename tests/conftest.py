@@ -5,14 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings, strategies
-from xdist.remote import Producer
-from xdist.scheduler import LoadScopeScheduling
-from xdist.workermanage import WorkerController
 
 from tests.process import BrokerProcess
 
@@ -62,38 +58,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         rank[item.path] = min(rank.get(item.path, 3), _rank({mark.name for mark in item.iter_markers()}))
     items.sort(key=lambda item: rank[item.path])
-
-
-class FewSparks(LoadScopeScheduling):
-    """Hands out modules in order; of those that use Spark no more at once than the processors bear.
-
-    Spark gives a Python worker ten seconds to start, which more than two Sparks may use up.
-    """
-
-    at_once = 2
-
-    def _assign_work_unit(self, node: WorkerController) -> None:
-        busy = {
-            each
-            for each, modules in self.assigned_work.items()
-            if any(uses_spark(name) and not all(tests.values()) for name, tests in modules.items())
-        }
-        if node not in busy and len(busy) >= self.at_once:
-            other = next((name for name in self.workqueue if not uses_spark(name)), None)
-            if other is not None:
-                self.workqueue.move_to_end(other, last=False)
-        super()._assign_work_unit(node)
-
-
-@cache
-def uses_spark(module: str) -> bool:
-    """Tell whether tests of a module, or of a class in it, start Spark."""
-    return "mark.spark" in Path(module.partition("::")[0]).read_text()
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FewSparks | None:
-    return FewSparks(config, log) if config.option.dist == "loadscope" else None
 
 
 def has_java() -> bool:

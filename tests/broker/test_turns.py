@@ -14,7 +14,7 @@ import pytest
 from magnetar.broker.core import Broker
 from magnetar.broker.settings import Settings
 from magnetar.broker.topic_settings import TopicSettings
-from magnetar.kafka import connection, serving
+from magnetar.kafka import connection, pace, serving
 from magnetar.kafka.connection import KafkaConnection
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.handlers import produce
@@ -168,7 +168,7 @@ def values(answer: Any) -> list[bytes]:
 async def house(tmp_path: Path) -> AsyncIterator[House]:
     with pytest.MonkeyPatch.context() as patch:
         # On a busy machine a turn may be over sooner than all has arrived; what happens then is tested elsewhere.
-        for module in (connection, produce, serving):
+        for module in (connection, pace, produce, serving):
             patch.setattr(module, "MAX_SECONDS", 60.0)
         patch.setattr(serving, "LONG_SECONDS", float("inf"))
         house = House(tmp_path)
