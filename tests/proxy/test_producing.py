@@ -288,6 +288,21 @@ async def test_it_is_not_waited_for_ever(monkeypatch: pytest.MonkeyPatch) -> Non
     assert sequences(world.brokers[1]) == [2]
 
 
+async def test_no_more_than_some_are_remembered_of_a_client_that_sends_what_it_likes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(awaited_batches, "_MAX_DUE", 1)
+    world = World()
+    world.lead([0, 0])
+    for partition in (0, 1):
+        await world.send({partition: batch(0)})
+        world.brokers[0].answer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        world.lead([0, 0])
+    second = await world.send({0: batch(2), 1: batch(2)})
+    world.brokers[0].answer()
+    assert codes(second) == {0: ErrorCode.NOT_LEADER_OR_FOLLOWER, 1: 0}
+
+
 class Log:
     """What the brokers agree on of a partition: a batch goes in if it is its producer's next one, or was there."""
 
