@@ -37,6 +37,9 @@ class AwaitedBatches:
     def __init__(self) -> None:
         self._due: dict[Row, _Due] = {}
 
+    def __len__(self) -> int:
+        return len(self._due)
+
     def __contains__(self, row: Row) -> bool:
         """Whether a batch of that partition is looked at before it is sent."""
         return row in self._due

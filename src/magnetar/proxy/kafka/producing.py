@@ -127,7 +127,8 @@ class BatchRelay:
         }
         if unknown:
             await self._relay.find_leaders(unknown)
-        early = {row for row, records in _batches(produce) if self._awaited.is_early(row, records)}
+        awaited = _batches(produce) if self._awaited else ()
+        early = {row for row, records in awaited if self._awaited.is_early(row, records)}
 
         def owner_of(topic: TopicKey, index: int) -> Owner:
             return _NOBODY if (topic, index) in early else routes.leader(topic, index)
