@@ -5,8 +5,10 @@ Where there is no Java, or no Maven to bring the jars, tests that want one are s
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
+import re
 import shutil
 import signal
 import socket
@@ -88,6 +90,23 @@ class Server:
                 return True
         except OSError:
             return False
+
+    @property
+    def tells(self) -> bool:
+        """Tell whether it answers whoever asks, as a ZooKeeper that listens without TLS does."""
+        return bool(self._question)
+
+    def ask(self, word: bytes) -> bytes:
+        """Return what it answers to one of ZooKeeper's four-letter words; nothing if it does not."""
+        answer = b""
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection(("127.0.0.1", self.port), timeout=5) as asked,
+        ):
+            asked.sendall(word)
+            while got := asked.recv(1 << 16):
+                answer += got
+        return answer
 
     def send(self, sent: signal.Signals) -> None:
         """Send it a signal: SIGSTOP for a server that hangs, SIGCONT for its end."""
@@ -194,11 +213,12 @@ class Cluster:
         """``extra`` is further configuration of bookies, ``options`` are Java's for them and for their tools."""
         self.zookeeper = metadata or zookeeper(directory / "zookeeper")
         self.bookies = [
-            bookie(directory / f"bookie-{number}", self.zookeeper, extra, options)
+            bookie(directory / f"bookie-{number}", self.zookeeper, extra, options, session_ms=session_ms)
             for number in range(bookies)
         ]
         self._directory = directory
         self._options = options
+        self._session_ms = session_ms
 
     @property
     def hosts(self) -> str:
@@ -217,6 +237,29 @@ class Cluster:
                 assert out.tell() < 1_000_000, (self._directory / "format.log").read_text()[-3000:]
         for each in self.bookies:
             each.start()
+        self.await_bookies()
+
+    def await_bookies(self) -> None:
+        """Wait until all bookies that run are there for clients, which is later than that they listen.
+
+        ZooKeeper forgets bookies that stood still for longer than their sessions last. They find it out themselves and
+        come back some seconds later, but for one that was just waiting for the session it had before it was killed to
+        end: that one gives up and stays, a process that serves nobody, so it is started anew.
+        """
+        patience = time.monotonic() + 5 * self._session_ms / 1000
+        while self.zookeeper.tells and not self.zookeeper.has_ended:
+            there = set(re.findall(rb"/available/\S+:(\d+)\s", self.zookeeper.ask(b"dump")))
+            missing = [
+                each for each in self.bookies if not each.has_ended and str(each.port).encode() not in there
+            ]
+            if not missing:
+                return
+            time.sleep(0.05)
+            if time.monotonic() > patience:
+                patience += 5 * self._session_ms / 1000
+                for each in missing:
+                    each.kill()
+                    each.start()
 
     def kill(self) -> None:
         """End all of them."""

@@ -65,7 +65,13 @@ class BookKeeperHouse(House):
     def fill_disk(self) -> Callable[[], None]:
         for each in self.cluster.bookies[:2]:
             each.kill()
-        return lambda: [each.start() for each in self.cluster.bookies[:2]] and None
+
+        def free() -> None:
+            for each in self.cluster.bookies[:2]:
+                each.start()
+            self.cluster.await_bookies()
+
+        return free
 
     def ledger_files(self) -> int:
         return len(self.left)
@@ -157,6 +163,7 @@ async def test_a_bookie_that_dies_is_replaced_by_another(house: BookKeeperHouse)
         assert len(await read_all(log)) == 51
     finally:
         victim.start()
+        house.cluster.await_bookies()
 
 
 async def test_appends_that_bookies_do_not_answer_fail_in_time(house: BookKeeperHouse) -> None:
