@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
@@ -12,6 +12,7 @@ from magnetar.kafka.coordinators.groups import GroupCoordinator, partition_of
 from magnetar.kafka.coordinators.log import MemoryOffsetsLog
 from magnetar.kafka.coordinators.offsets import Committer
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.metadata.errors import MetadataUnavailable
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.heartbeat_request import HeartbeatRequest
 from tests.coordinators.test_coordinator import (
@@ -34,6 +35,8 @@ class MovingLog(SlowLog):
     def __init__(self) -> None:
         super().__init__()
         self.lost: set[int] = set()
+        self.unknown = False
+        """Whether nobody can tell what is written."""
         self.readable = asyncio.Event()
         self.readable.set()
 
@@ -42,6 +45,11 @@ class MovingLog(SlowLog):
 
     def is_mine(self, partition: int) -> bool:
         return partition not in self.lost
+
+    async def written(self) -> Iterable[int]:
+        if self.unknown:
+            raise MetadataUnavailable("no server of ZooKeeper's answers")
+        return await super().written()
 
     async def append(self, partition: int, batch: bytes, records: int) -> int:
         assert partition not in self.lost or not self.open.is_set() or self.fails, "another broker's"
@@ -94,6 +102,18 @@ async def test_all_that_was_decided_is_there_again(groups: GroupCoordinator, log
     assert (await fetched(groups, "g"))["t"][0].offset == 5
     heartbeat = HeartbeatRequest(group_id="g", generation_id=member.generation_id, member_id=member.member_id)
     assert (await groups.heartbeat(heartbeat)).error_code == ErrorCode.NONE
+
+
+async def test_it_is_taken_up_where_nobody_can_tell_what_is_written(
+    groups: GroupCoordinator, log: MovingLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody would come back to it: the next that is heard of is another bundle, hours later maybe."""
+    await committed(groups, "g", 5)
+    await lose(groups, log)
+    log.unknown = True
+    await get_back(groups, log)
+    assert (await fetched(groups, "g"))["t"][0].offset == 5
+    assert "no server of ZooKeeper's answers; all are read" in caplog.text
 
 
 async def test_what_is_being_kept_is_kept_and_answered_before_it_goes(

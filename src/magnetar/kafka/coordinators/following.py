@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ from magnetar.kafka.coordinators.log import OffsetsLog
 from magnetar.kafka.coordinators.shard import Shard
 
 _LOADS_AT_ONCE = 4
+
+_log = logging.getLogger(__name__)
 
 
 class Following:
@@ -31,11 +34,24 @@ class Following:
             await asyncio.gather(*(each.unload() for each in gone))
             come = [each for each in self._shards if not each.is_mine and self._epoch(each) is not None]
             if come:
-                written = set(await self._log.written())
+                written = await self._written()
                 for shard in come:
                     epoch = self._epoch(shard)
                     if epoch is not None:  # it may have gone again meanwhile
-                        shard.begin(self._gate, epoch, is_written=shard.partition in written)
+                        is_written = written is None or shard.partition in written
+                        shard.begin(self._gate, epoch, is_written=is_written)
+
+    async def _written(self) -> set[int] | None:
+        """Return which partitions hold anything, None if nobody can tell: nobody else takes up what came here."""
+        try:
+            return set(await self._log.written())
+        except Exception as error:  # loading one is tried until it can be read, whatever stands in its way
+            _log.warning(
+                "it cannot be told which partitions of %s hold anything: %s; all are read",
+                self._log.topic,
+                error,
+            )
+            return None
 
     def _epoch(self, shard: Shard[Any]) -> int | None:
         """Return since which epoch this broker has a shard's partition; None if it has it not."""
