@@ -9,10 +9,12 @@ import pytest
 
 from magnetar.broker.names import TopicName
 from magnetar.broker.topic import Topic
-from magnetar.ledger.errors import StorageFailed, StorageFull
+from magnetar.ledger.errors import LedgerFenced, StorageFailed, StorageFull
 from magnetar.ledger.memory import MemoryEngine
 from magnetar.ledger.port import CompactionRules, Done, Flush, LedgerPolicy, Pending, Position
 from magnetar.metadata import MemoryStore
+from magnetar.metadata.errors import MetadataUnavailable
+from magnetar.pulsar import topic as topic_module
 from magnetar.pulsar.deduplication import Deduplication
 from magnetar.pulsar.dispatch.deliveries import Deliveries
 from magnetar.pulsar.dispatch.reading import UnackedLimits
@@ -149,6 +151,78 @@ async def test_what_failed_is_taken_back_in_any_case(house: House) -> None:
     lost.settle(StorageFull("no room"))
     await asyncio.sleep(0)
     assert [dedup.is_repeated("a", number) for number in (4, 5)] == [True, False]
+
+
+async def test_while_it_is_switched_on_what_comes_in_counts(house: House) -> None:
+    """A number that came meanwhile, whether or not it could be read by then, is known afterwards."""
+    await house.send("a", 0, 5)
+    topic = house.topic
+    await topic.switch_deduplication(lambda: False)
+    assert topic.dedup is None
+    under_way = topic.last_done = Done()
+    switching = asyncio.ensure_future(topic.switch_deduplication(lambda: True))
+    await asyncio.sleep(0)
+    assert topic.dedup is None, "it cannot know yet what is stored"
+    noting = topic.noting
+    assert noting is not None
+    noting.note(Pending(5, None, Position(0, 5)), "c", 1)
+    noting.note(Pending(6, on_its_way := Done(), Position(0, 6)), "b", 3)
+    house.log.append((entry(b"v", producer_name="a", sequence_id=7),), messages=1, timestamp_ms=1000)
+    assert not noting.unsaved, "what is known of the past would be kept without the past"
+    under_way.settle()
+    await switching
+    assert topic.dedup is noting
+    assert [noting.last_sequence_id(each) for each in "abc"] == [7, 3, 1]
+    on_its_way.settle()
+    await asyncio.sleep(0)
+    assert noting.unsaved
+
+
+async def test_it_is_switched_on_once_it_can_be(
+    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await house.send("a", 0, 5)
+    await house.topic.switch_deduplication(lambda: False)
+    load, failures = Deduplication.load, [StorageFailed("no bookie"), MetadataUnavailable("no server")]
+
+    async def fails(self: Deduplication) -> None:
+        if failures:
+            raise failures.pop()
+        await load(self)
+
+    monkeypatch.setattr(Deduplication, "load", fails)
+    monkeypatch.setattr(topic_module, "_SWITCH_AGAIN_S", (0.001,))
+    await house.topic.switch_deduplication(lambda: True)
+    dedup = house.topic.dedup
+    assert dedup is not None
+    assert dedup.last_sequence_id("a") == 4
+    assert caplog.text.count("does not work yet") == 2
+
+
+async def test_a_change_of_mind_while_it_is_switched_counts(house: House) -> None:
+    wanted = True
+    await house.topic.switch_deduplication(lambda: False)
+    house.topic.last_done = under_way = Done()
+    switching = asyncio.ensure_future(house.topic.switch_deduplication(lambda: wanted))
+    await asyncio.sleep(0)
+    wanted = False
+    await house.topic.switch_deduplication(lambda: wanted)  # the first one is at it
+    under_way.settle()
+    await switching
+    assert (house.topic.dedup, house.topic.noting) == (None, None)
+
+
+async def test_of_another_brokers_topic_it_is_switched_no_more(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.topic.switch_deduplication(lambda: False)
+
+    async def fenced(self: Deduplication) -> None:
+        raise LedgerFenced("another broker has it")
+
+    monkeypatch.setattr(Deduplication, "load", fenced)
+    await house.topic.switch_deduplication(lambda: True)
+    assert (house.topic.dedup, house.topic.noting) == (None, None)
 
 
 async def test_sequence_ids_are_kept_in_the_order_of_the_log(house: House) -> None:

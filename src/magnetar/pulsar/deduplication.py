@@ -37,41 +37,33 @@ class Deduplication:
         self._durable: dict[str, int] = {}
         self._since = 0
         self._last: Position | None = None
+        self._is_loaded = False
 
     async def load(self) -> None:
-        """Read what is kept, and the entries that came later."""
+        """Read what is kept, and the entries that came later. What is appended meanwhile may be noted already."""
+        found: dict[str, int] = {}
         offset = self._log.log_start_offset
         kept = await self._cursors.read(CURSOR)
         if kept is not None:
             mark = kept.mark_delete
-            self._pushed.update(kept.numbers)
+            found.update(kept.numbers)
             ledgers = {each.ledger_id: each for each in self._log.ledgers()}
             ledger = ledgers.get(mark.ledger_id)
             if ledger is not None and 0 <= mark.entry_id < ledger.entries:
                 offset = await self._log.offset_behind(mark)
             elif not ledgers or mark.ledger_id >= min(ledgers):  # entries that were counted are lost
-                self._pushed.clear()
+                found.clear()
         while entries := await self._log.read(offset, max_bytes=1 << 20):
             for entry in entries:
                 at = 6 + int.from_bytes(entry.data[2:6], "big")
                 if entry.data[at : at + 2] == _PLAIN:
                     end = at + 10 + int.from_bytes(entry.data[at + 6 : at + 10], "big")
-                    self._count(bytes(entry.data[at + 10 : end]))
+                    _count(found, bytes(entry.data[at + 10 : end]))
             offset = entries[-1].last_offset + 1
-        self._durable = dict(self._pushed)
-
-    def _count(self, data: bytes) -> None:
-        metadata = MessageMetadata()
-        try:
-            metadata.ParseFromString(data)
-        except DecodeError:
-            return
-        if metadata.HasField("marker_type"):
-            return
-        if metadata.num_chunks_from_msg <= 1 or metadata.chunk_id == metadata.num_chunks_from_msg - 1:
-            _raise(
-                self._pushed, metadata.producer_name, max(metadata.sequence_id, metadata.highest_sequence_id)
-            )
+        for producer, highest_sequence_id in found.items():
+            _raise(self._pushed, producer, highest_sequence_id)
+            _raise(self._durable, producer, highest_sequence_id)
+        self._is_loaded = True
 
     def last_sequence_id(self, producer: str) -> int:
         """Return the highest sequence id stored of a producer, -1 for none."""
@@ -107,7 +99,7 @@ class Deduplication:
             if highest_sequence_id >= 0:
                 _raise(self._durable, producer, highest_sequence_id)
             self._since += 1
-            if self._since >= _ENTRIES_BETWEEN_SNAPSHOTS:
+            if self._since >= _ENTRIES_BETWEEN_SNAPSHOTS and self._is_loaded:
                 with suppress(LedgerFenced):  # the log was deleted, or is another's, and so are its cursors
                     self.save()
 
@@ -125,7 +117,7 @@ class Deduplication:
     @property
     def unsaved(self) -> bool:
         """Whether something is durable that the cursors have not been told to keep."""
-        return self._last is not None and self._since > 0
+        return self._is_loaded and self._last is not None and self._since > 0
 
     def save(self) -> None:
         """Have what is known, and up to where, be kept with the cursors."""
@@ -136,6 +128,18 @@ class Deduplication:
     def _info(self) -> CursorInfo:
         assert self._last is not None
         return CursorInfo(self._last, numbers=dict(self._durable))
+
+
+def _count(known: dict[str, int], data: bytes) -> None:
+    metadata = MessageMetadata()
+    try:
+        metadata.ParseFromString(data)
+    except DecodeError:
+        return
+    if metadata.HasField("marker_type"):
+        return
+    if metadata.num_chunks_from_msg <= 1 or metadata.chunk_id == metadata.num_chunks_from_msg - 1:
+        _raise(known, metadata.producer_name, max(metadata.sequence_id, metadata.highest_sequence_id))
 
 
 def _raise(known: dict[str, int], producer: str, highest_sequence_id: int) -> None:

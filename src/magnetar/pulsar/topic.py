@@ -17,10 +17,10 @@ from magnetar.broker.topic import Topic
 from magnetar.broker.transactions import TxnId
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursors import CursorStore
-from magnetar.ledger.errors import LedgerError
+from magnetar.ledger.errors import LedgerError, LedgerFenced
 from magnetar.ledger.port import ManagedLedger, Pending, Position, TakenBack
 from magnetar.ledger.transactions import NOT_OPENED, LogTransactions
-from magnetar.metadata import MetadataStore
+from magnetar.metadata import MetadataError, MetadataStore
 from magnetar.pulsar.deduplication import CURSOR as DEDUPLICATION_CURSOR
 from magnetar.pulsar.deduplication import Deduplication
 from magnetar.pulsar.dispatch.base import AnySubscription, SubType
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 CURSOR_SAVE_MS = 1000
 _MIN_CURSOR_SAVE_MS = 100  # each time costs a transaction of the metadata store
+_SWITCH_AGAIN_S = (0.2, 1.0, 5.0)
 _READER_RETURNS_MS = 60_000  # after a seek it is sent away, and comes back at once unless it died
 _log = logging.getLogger("magnetar.pulsar")
 
@@ -91,6 +92,9 @@ class PulsarTopic:
         self.has_chunks = False
         """Whether a message came in chunks since it was opened."""
         self.dedup = Deduplication(log, cursors) if deduplicates else None
+        self.noting = self.dedup
+        """What is told of all that producers append: what deduplicates, or will once it knows what is stored."""
+        self._is_switching = False
         self.takes_transactions = takes_transactions
         self._pending_acks: dict[str, PendingAcks] = {}
         self.open_txns: set[TxnId] = set()
@@ -219,14 +223,41 @@ class PulsarTopic:
             if subscription.consumers:
                 subscription.wake()
 
-    async def switch_deduplication(self, wanted: bool) -> None:
-        """Begin or cease to store once what is sent twice."""
-        if not wanted:
-            self.dedup = None
-            return
-        dedup = Deduplication(self.log, self.cursors)
-        await dedup.load()
-        self.dedup = dedup
+    async def switch_deduplication(self, wanted: Callable[[], bool]) -> None:
+        """Begin or cease to store once what is sent twice, as is wanted by then; tried until it is so.
+
+        While it is found out what is stored already, nobody waits, and nothing is taken for repeated; what is appended
+        meanwhile counts, too.
+        """
+        if self._is_switching:
+            return  # whoever does it looks again
+        self._is_switching = True
+        tries = 0
+        try:
+            while wanted() is not (self.dedup is not None):
+                if self.dedup is not None:
+                    self.dedup = self.noting = None
+                    continue
+                self.noting = made = Deduplication(self.log, self.cursors)
+                try:
+                    if self.last_done is not None:  # what was appended before can be read from then on
+                        await asyncio.wait([self.last_done])
+                    await made.load()
+                except (LedgerError, MetadataError) as error:
+                    if isinstance(error, LedgerFenced):
+                        return  # it is another broker's, or gone
+                    pause_s = _SWITCH_AGAIN_S[min(tries, len(_SWITCH_AGAIN_S) - 1)]
+                    tries += 1
+                    _log.warning(
+                        "deduplication of %s does not work yet, and is tried again after %g s: %s",
+                        self.name, pause_s, error,
+                    )  # fmt: skip
+                    await asyncio.sleep(pause_s)
+                    continue
+                self.dedup = made
+        finally:
+            self.noting = self.dedup
+            self._is_switching = False
 
     # -- producing
 
@@ -293,8 +324,8 @@ class PulsarTopic:
         """
         if self.log.transactions is not None:
             self.log.transactions.take_back(what.offset)
-        if self.dedup is not None:
-            self.dedup.take_back(what.offset)
+        if self.noting is not None:
+            self.noting.take_back(what.offset)
         self.producers.send_away(wake=False)
 
     async def terminate(self) -> Position:

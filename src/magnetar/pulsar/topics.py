@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from itertools import islice, takewhile
 
 from magnetar.broker.background import Repeated, end_all
@@ -276,6 +277,10 @@ class PulsarTopics:
     async def _deleted(self, topic: Topic) -> None:
         await self.policies.forget(topic.name)
 
+    def _deduplicates(self, topic: PulsarTopic) -> bool:
+        """Tell whether it should; as it does once nobody has it open any more."""
+        return self.policies.deduplicates(topic.topic) if self.holds(topic) else topic.dedup is not None
+
     def _changed(self, topic: Topic) -> None:
         """A topic that gets more partitions gets other names and message ids: its clients must look again."""
         for index in range(topic.partitions):
@@ -283,10 +288,10 @@ class PulsarTopics:
             if found is None:
                 continue
             found.apply(self.policies.limits(topic))
-            deduplicates = self.policies.deduplicates(topic)
-            if deduplicates is not (found.dedup is not None):
+            if self.policies.deduplicates(topic) is not (found.dedup is not None):
+                wanted = partial(self._deduplicates, found)
                 self._broker.background.once(
-                    "switching deduplication of", found.switch_deduplication(deduplicates), about=found.name
+                    "switching deduplication of", found.switch_deduplication(wanted), about=found.name
                 )
             if found.partition < 0 and topic.partitions > 1:
                 self._forget(found)

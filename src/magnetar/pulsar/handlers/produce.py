@@ -295,8 +295,8 @@ def _store(
         pending = topic.publish(made, sent)
         if pending.position is NOWHERE:
             connection.wait_for_place(pending.done)
-        if dedup is not None:
-            dedup.note(pending, made.name, highest if counts else -1)
+        if topic.noting is not None:
+            topic.noting.note(pending, made.name, highest if counts else -1)
 
     def frame(error: BaseException | None) -> bytes:
         if error is not None:
