@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from magnetar.broker import retries
 from magnetar.broker.background import Background
 from magnetar.broker.ownership import Owned
 from magnetar.broker.producers import EndTransactionMarker, InvalidProducerEpoch, MarkerFenced
@@ -41,13 +42,19 @@ class Paper:
 
     def __init__(self) -> None:
         self.epochs: list[int] = []
+        self.faults: list[Exception] = []
         self.open = asyncio.Event()
         self.open.set()
 
     async def write_all(
-        self, marker: EndTransactionMarker, partitions: Iterable[TransactionPartition]
+        self,
+        marker: EndTransactionMarker,
+        partitions: Iterable[TransactionPartition],
+        transactional_id: str,
     ) -> None:
         self.epochs.append(marker.coordinator_epoch)
+        if self.faults:
+            raise self.faults.pop(0)
         await self.open.wait()
 
 
@@ -120,6 +127,54 @@ async def test_what_went_and_came_back_is_loaded_anew_and_ends_its_transactions_
     assert paper.epochs == [7, 9], "as long as nothing moves, nothing is loaded anew"
 
 
+async def test_what_fails_unforeseen_is_told_and_done_all_the_same(
+    transactions: TransactionCoordinator, paper: Paper, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It stayed prepared, with no line in the log, until its partition was loaded again."""
+    producer = await opened(transactions)
+    paper.faults = [KeyError("nobody foresaw")]
+    await transactions.end("x", producer, committed=True, version=1)
+    async with asyncio.timeout(60):
+        while transactions.describe("x").state is not State.COMPLETE_COMMIT:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.005)
+    assert paper.epochs == [7, 7]
+    (line,) = caplog.records
+    assert line.levelname == "ERROR"
+    assert "transaction 'x' is decided" in line.getMessage()
+    assert "restart the broker" in line.getMessage()
+    assert line.exc_info is not None, "with its traceback"
+    await transactions.add_partitions("x", producer, frozenset([WHERE]), 1)  # its producer goes on
+
+
+async def test_what_goes_on_failing_is_tried_ever_more_seldom_and_given_up_with_the_partition(
+    transactions: TransactionCoordinator,
+    log: MovingLog,
+    paper: Paper,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slept: list[float] = []
+
+    async def sleep(wait_s: float) -> None:
+        slept.append(wait_s)
+        await (asyncio.Event().wait() if len(slept) == 40 else real_sleep(0))
+
+    real_sleep = asyncio.sleep
+    monkeypatch.setattr(retries, "asyncio", SimpleNamespace(sleep=sleep))
+    producer = await opened(transactions)
+    paper.faults = [KeyError("nobody foresaw")] * 100
+    await transactions.end("x", producer, committed=True, version=1)
+    await until_written(paper, 40)
+    assert slept == [*retries.PAUSES_S, *[retries.PAUSES_S[-1]] * 36]
+    assert len(caplog.records) == 6, "told at the tries 1, 2, 4, 8, 16 and 32"
+    log.epoch = None
+    await transactions.follow_ownership()
+    for _ in range(100):
+        await real_sleep(0)
+    assert len(paper.epochs) == 40
+    assert not [each for each in asyncio.all_tasks() if "carrying out" in each.get_name()]
+
+
 class House:
     """A broker that has all partitions, or none; each marker meets what is to come of it."""
 
@@ -157,6 +212,7 @@ class House:
         (1, [InvalidProducerEpoch("older"), "a newer one has ended it"], 1),
         (2, [ErrorCode.TRANSACTION_COORDINATOR_FENCED] * 2 + [ErrorCode.NONE, "no more"], 1),
         (2, [ErrorCode.INVALID_PRODUCER_EPOCH, "a newer one has ended it"], 1),
+        (1, [KeyError("nobody foresaw"), None, "no more"], 1),
     ],
 )
 async def test_a_marker_that_a_newer_coordinator_fenced_is_not_taken_for_written(

@@ -18,6 +18,7 @@ from magnetar.broker.ownership import Owned
 from magnetar.records.pulsar_transactions import TxnId
 
 __all__ = [
+    "UNFORESEEN_END",
     "Ack",
     "CoordinatorNotFound",
     "CoordinatorNotReady",
@@ -32,6 +33,14 @@ __all__ = [
     "TxnStatus",
     "TxnSubscription",
 ]
+
+
+UNFORESEEN_END = (
+    "transaction %r is decided, and ending it%s failed for a reason that nobody foresaw. It is tried again; until it "
+    "works its producer waits, and consumers get nothing committed behind it. If this line comes again, restart the "
+    "broker (or unload the bundle of __transaction_state), and report what follows"
+)
+"""What the log says of it: what it is called, and where (`` in topic-partition``, or nothing)."""
 
 
 class CoordinatorNotFound(BrokerError):

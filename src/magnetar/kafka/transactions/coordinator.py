@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 from magnetar.broker.background import Background
 from magnetar.broker.ownership import Owned
 from magnetar.broker.producers import EndTransactionMarker
+from magnetar.broker.retries import surely
 from magnetar.broker.transaction_sides import PulsarTransactions
-from magnetar.broker.transactions import PulsarTransaction, TxnId
+from magnetar.broker.transactions import UNFORESEEN_END, PulsarTransaction, TxnId
 from magnetar.kafka.coordinators.decision import Action
 from magnetar.kafka.coordinators.following import Following
 from magnetar.kafka.coordinators.groups import partition_of, steady_clock_ms
@@ -37,6 +39,7 @@ from magnetar.wire.kafka.errors import ErrorCode
 if TYPE_CHECKING:
     from magnetar.kafka.transactions.pulsar_coordinator import PulsarCoordinator
 
+_log = logging.getLogger(__name__)
 _PATIENCE_S = 0.5
 """How long a request waits for the transaction of before to be ended; then its client is told to ask again."""
 T = TypeVar("T")
@@ -248,7 +251,13 @@ class TransactionCoordinator:
         done = self._completing[name] = asyncio.get_running_loop().create_future()
         try:
             marker = action.marker._replace(coordinator_epoch=self._shard(name).epoch)
-            await self._markers.write_all(marker, action.partitions)
+            await surely(
+                lambda: self._markers.write_all(marker, action.partitions, name),
+                _log,
+                UNFORESEEN_END,
+                name,
+                "",
+            )
         finally:
             # Told a turn later: by then the decider has heard of it.
             asyncio.get_running_loop().call_soon(self._completed, name, done)

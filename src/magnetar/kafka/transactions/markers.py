@@ -14,6 +14,8 @@ from magnetar.broker.core import Broker
 from magnetar.broker.errors import BrokerError, TopicNotFound
 from magnetar.broker.ownership import NotOwned
 from magnetar.broker.producers import EndTransactionMarker, MarkerFenced, ProducerRefused
+from magnetar.broker.retries import Retries
+from magnetar.broker.transactions import UNFORESEEN_END
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.other_brokers import OtherBrokers
 from magnetar.kafka.partitions.registry import Partitions
@@ -22,7 +24,6 @@ from magnetar.kafka.transactions.metadata import TransactionPartition
 from magnetar.ledger.errors import LedgerError, LedgerTerminated
 from magnetar.metadata import MetadataError
 
-_RETRY_S = (0.02, 0.1, 0.5, 2.0)
 _log = logging.getLogger(__name__)
 
 
@@ -52,13 +53,21 @@ class Markers:
         self._watched: dict[tuple[int, TransactionPartition], list[MarkerWatch]] = {}
 
     async def write_all(
-        self, marker: EndTransactionMarker, partitions: Iterable[TransactionPartition]
+        self,
+        marker: EndTransactionMarker,
+        partitions: Iterable[TransactionPartition],
+        transactional_id: str = "",
     ) -> None:
-        """Return when the marker is durable in each partition that there is; tried again for as long as it takes."""
-        await asyncio.gather(*(self._write_surely(marker, each) for each in partitions))
+        """Return when the marker is durable in each partition that there is; tried again for as long as it takes.
 
-    async def _write_surely(self, marker: EndTransactionMarker, where: TransactionPartition) -> None:
-        tries = 0
+        The log tells of ``transactional_id`` what goes wrong.
+        """
+        await asyncio.gather(*(self._write_surely(marker, each, transactional_id) for each in partitions))
+
+    async def _write_surely(
+        self, marker: EndTransactionMarker, where: TransactionPartition, transactional_id: str
+    ) -> None:
+        retries = Retries(_log)
         while True:
             try:
                 owner = self._broker.ownership.owner(self._broker.topic(where.topic).name, where.partition)
@@ -77,15 +86,15 @@ class Markers:
             except (MarkerFenced, BrokerError, LedgerError, MetadataError, CoordinatorRefused) as error:
                 # Who is fenced has lost the transaction to another coordinator, and stops as soon as it hears of that.
                 # If it took its marker for written, and got the transaction back, nobody would ever write one.
-                wait_s = _RETRY_S[min(tries, len(_RETRY_S) - 1)]
-                if tries == len(_RETRY_S):
-                    _log.warning("a marker cannot be written to %s-%d: %s; tried again", *where, error)
-                tries += 1
-                await asyncio.sleep(wait_s)
+                await retries.after(error, "a marker cannot be written to %s-%d", *where)
             except ProducerRefused as refused:
                 # A newer epoch has written here: what was of this one's transaction has been ended by that.
                 _log.warning("no marker in %s-%d: %s", *where, refused)
                 return
+            except Exception as error:
+                await retries.after_unforeseen(
+                    error, UNFORESEEN_END, transactional_id, f" in {where[0]}-{where[1]}"
+                )
 
     async def write(self, marker: EndTransactionMarker, where: TransactionPartition) -> None:
         """Write one marker, durable on return.

@@ -7,12 +7,15 @@ is taken from the producer ids: each is given once, ever.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from magnetar.broker.ownership import Owned
+from magnetar.broker.retries import surely
 from magnetar.broker.transaction_sides import PulsarTransactions
 from magnetar.broker.transactions import (
+    UNFORESEEN_END,
     Ack,
     Acks,
     CoordinatorNotFound,
@@ -33,6 +36,7 @@ from magnetar.wire.kafka.errors import ErrorCode
 
 MAX_COORDINATORS: Final = 16
 """As many as a Pulsar cluster has unless somebody says otherwise."""
+_log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
@@ -145,7 +149,7 @@ class PulsarCoordinator:
         return self._end(action, ending)
 
     async def _end(self, action: EndTxn, ending: asyncio.Future[None]) -> None:
-        try:
+        async def end() -> None:
             participants = await self._meeting.participants()
             kept = await participants.end(
                 action.txn,
@@ -153,8 +157,12 @@ class PulsarCoordinator:
                 partitions=action.partitions,
                 acks=self._decider(action.txn.most).acks_of(action.txn),
             )
-            ending.set_result(None)
+            if not ending.done():
+                ending.set_result(None)
             await kept
+
+        try:
+            await surely(end, _log, UNFORESEEN_END, str(action.txn), "")
         finally:
             # Told a turn later: by then the decider has heard of it.
             asyncio.get_running_loop().call_soon(self._ended, action.txn, ending)

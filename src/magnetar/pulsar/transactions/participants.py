@@ -13,7 +13,9 @@ from magnetar.broker.core import Broker
 from magnetar.broker.errors import BrokerError, TopicNotFound
 from magnetar.broker.names import TRANSACTION_STATE
 from magnetar.broker.ownership import NotOwned
+from magnetar.broker.retries import Retries
 from magnetar.broker.transactions import (
+    UNFORESEEN_END,
     Ack,
     Acks,
     Coordinator,
@@ -30,11 +32,15 @@ from magnetar.pulsar.transactions.exchange import Matter, TransactionExchange
 from magnetar.pulsar.transactions.rows import Row, ack_row, acks_of, fields_of, partition_of, txn_of
 from magnetar.records.errors import RecordsError
 
-_RETRY_S = (0.02, 0.1, 0.5, 2.0)
+_AGAIN_S = 0.1
 _PATIENCE_S = 10.0
 """How long a client waits while what it needs is on its way to another broker."""
 _SAVED_AFTER_S = 0.2
 """How long what was acknowledged waits for others to be kept together with; until then the coordinator knows it."""
+_NOT_KEPT = (
+    "what transactions acknowledged on %s cannot be kept for a reason that nobody foresaw; after a restart it is told "
+    "anew by their coordinator. It is tried again; if this line comes again, report what follows"
+)
 _log = logging.getLogger("magnetar.pulsar")
 
 
@@ -117,7 +123,7 @@ class TopicParticipants:
             except BrokerError:
                 if asyncio.get_running_loop().time() >= until_s:
                     raise
-            await asyncio.sleep(_RETRY_S[1])
+            await asyncio.sleep(_AGAIN_S)
 
     async def end(
         self, txn: TxnId, *, committed: bool, partitions: Collection[TxnPartition], acks: Acks
@@ -137,9 +143,9 @@ class TopicParticipants:
             else:
                 await self.exchange.ask(node_id, Matter.END, [txn, where, committed, *what.as_json()])
                 if what.acks and committed:
-                    kept.append(_surely(where, partial(self._keep_anywhere, txn, where, what)))
+                    kept.append(_surely(txn, where, partial(self._keep_anywhere, txn, where, what)))
 
-        await asyncio.gather(*(_surely(where, partial(end_one, *each)) for where, each in _named(ended)))
+        await asyncio.gather(*(_surely(txn, where, partial(end_one, *each)) for where, each in _named(ended)))
         if not kept:
             nothing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             nothing.set_result(None)
@@ -170,7 +176,7 @@ class TopicParticipants:
             except BrokerError:
                 if asyncio.get_running_loop().time() >= until_s:
                     raise
-            await asyncio.sleep(_RETRY_S[1])
+            await asyncio.sleep(_AGAIN_S)
         for each in found:
             for txn, subscription, acks in each.acks:
                 if subscription in topic.subscriptions:
@@ -272,7 +278,7 @@ class TopicParticipants:
     async def _save(self, topic: PulsarTopic) -> None:
         await asyncio.sleep(_SAVED_AFTER_S)
         del self._saves[topic]  # whoever comes from here on waits for the next time
-        tries = 0
+        retries = Retries(_log)
         while True:
             try:
                 topic.settle()
@@ -281,9 +287,9 @@ class TopicParticipants:
             except (BrokerError, LedgerError, MetadataError) as error:
                 if topic.topic.deleted or not self._topics.holds(topic):
                     return  # deleted, or kept when it was closed
-                _log.warning("what transactions acknowledged on %s cannot be kept: %s", topic.name, error)
-                await asyncio.sleep(_RETRY_S[min(tries, len(_RETRY_S) - 1)])
-                tries += 1
+                await retries.after(error, "what transactions acknowledged on %s cannot be kept", topic.name)
+            except Exception as error:
+                await retries.after_unforeseen(error, _NOT_KEPT, topic.name)
 
 
 def _of_others(told: Any) -> OpenInPartition:
@@ -317,9 +323,9 @@ async def _all(waiting: Collection[Awaitable[None]]) -> None:
     await asyncio.gather(*(asyncio.shield(each) for each in waiting))
 
 
-async def _surely(where: TxnPartition, work: Callable[[], Awaitable[None]]) -> None:
+async def _surely(txn: TxnId, where: TxnPartition, work: Callable[[], Awaitable[None]]) -> None:
     """Do something for as long as it takes, unless there is nothing any more to do it to."""
-    tries = 0
+    retries = Retries(_log)
     while True:
         try:
             await work()
@@ -330,12 +336,8 @@ async def _surely(where: TxnPartition, work: Callable[[], Awaitable[None]]) -> N
             _log.warning("%s-%d was terminated with a transaction open", where.topic, where.partition)
             return
         except (BrokerError, LedgerError, MetadataError, RecordsError) as error:
-            if tries == len(_RETRY_S):
-                _log.warning(
-                    "a transaction cannot be ended in %s-%d: %s; tried again",
-                    where.topic,
-                    where.partition,
-                    error,
-                )
-            await asyncio.sleep(_RETRY_S[min(tries, len(_RETRY_S) - 1)])
-            tries += 1
+            await retries.after(error, "a transaction cannot be ended in %s-%d", where.topic, where.partition)
+        except Exception as error:
+            await retries.after_unforeseen(
+                error, UNFORESEEN_END, str(txn), f" in {where.topic}-{where.partition}"
+            )
