@@ -13,6 +13,8 @@ from magnetar.broker import retries
 from magnetar.broker.background import Background
 from magnetar.broker.ownership import Owned
 from magnetar.broker.producers import EndTransactionMarker, InvalidProducerEpoch, MarkerFenced
+from magnetar.broker.transaction_sides import PulsarTransactions
+from magnetar.broker.transactions import TxnId
 from magnetar.kafka.coordinators.log import MemoryOffsetsLog
 from magnetar.kafka.settings import KafkaSettings
 from magnetar.kafka.transactions.coordinator import TransactionCoordinator
@@ -222,3 +224,43 @@ async def test_a_marker_that_a_newer_coordinator_fenced_is_not_taken_for_written
     marker = EndTransactionMarker(1000, 0, committed=True, coordinator_epoch=7)
     await house.markers.write_all(marker, [WHERE])
     assert len(house.outcomes) == left
+
+
+async def test_so_is_what_fails_unforeseen_in_a_transaction_of_pulsars(
+    log: MovingLog, paper: Paper, caplog: pytest.LogCaptureFixture
+) -> None:
+    outcomes: list[Any] = [KeyError("nobody foresaw"), None, KeyError("nor that"), None]
+
+    class Subscriptions:
+        """Where it is ended; that all is kept is told later."""
+
+        async def end(self, txn: TxnId, **what: Any) -> asyncio.Future[None]:
+            outcome, kept = outcomes.pop(0), asyncio.get_running_loop().create_future()
+            if outcome is not None:
+                raise outcome
+            if len(outcomes) == 2:
+                kept.set_exception(outcomes.pop(0))
+            else:
+                kept.set_result(None)
+            return kept
+
+    async def new_id() -> int:
+        return 1000
+
+    meeting = PulsarTransactions()
+    meeting.join(lambda: cast(Any, Subscriptions()))
+    made = TransactionCoordinator(
+        log, KafkaSettings(), new_id, cast(Any, paper), Background(), lambda: 0, meeting
+    )
+    await made.start()
+    await made.loaded()
+    pulsars = made.of_pulsar()
+    txn = await pulsars.begin(0, 60_000, "", 0)
+    await pulsars.end(txn, committed=True)
+    async with asyncio.timeout(60):
+        while outcomes or pulsars.all(0):  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.005)
+    assert [each.getMessage().split(" is decided")[0] for each in caplog.records] == [
+        f"transaction '{txn}'"
+    ] * 2
+    await made.close()
