@@ -8,6 +8,7 @@ import time
 import pytest
 
 from magnetar.broker.names import CONSUMER_OFFSETS
+from magnetar.broker.some_lines import MOST
 from magnetar.records.batch import HEADER_BYTES, BatchHeader, PlainRecord, encode_batch, read_header, seal
 from magnetar.records.compression import Codec, compress
 from magnetar.records.varint import encode_zigzag
@@ -156,6 +157,27 @@ def test_acks_that_do_not_exist(wire: Wire, topic: str, acks: int) -> None:
 def test_zstd_in_a_version_that_knows_none(wire: Wire, topic: str) -> None:
     batch = encode_batch([PlainRecord(None, b"x", [], 0, 0)], codec=Codec.zstd)
     assert produce(wire, topic, batch, version=6).error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+def test_sequences_that_leap_are_in_the_log_and_do_not_fill_it(
+    target: BrokerProcess, wire: Wire, topic: str
+) -> None:
+    """Whoever looked for why a producer had died found nothing in the broker's log."""
+
+    def refused(epoch: int, sequence: int) -> None:
+        leaping = changed(producer_id=778, producer_epoch=epoch, base_sequence=sequence)
+        assert produce(wire, topic, leaping).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    assert produce(wire, topic, changed(producer_id=778, producer_epoch=3, base_sequence=0)).error_code == 0
+    refused(3, 500)
+    refused(4, 7)
+    for _ in range(100):
+        refused(3, 501)
+    lines = [each for each in target.log_lines() if topic in each and "OUT_OF_ORDER" in each]
+    assert all(f"{topic}-0: a batch is refused" in each and "WARN" in each for each in lines)
+    assert "producer 778 (epoch 3) sequence 2 was due, and 500 came" in lines[0]
+    assert "producer 778 (epoch 4) sequence 0 was due, and 7 came" in lines[1]
+    assert len(lines) <= MOST
 
 
 def test_an_idempotent_producer_that_leaps(wire: Wire, topic: str) -> None:

@@ -38,7 +38,11 @@ class ProducerRefused(Exception):
 
 
 class OutOfOrderSequence(ProducerRefused):
-    """A batch before this one never arrived."""
+    """A batch before this one never arrived. ``due`` is the sequence that was to come."""
+
+    def __init__(self, message: str, due: int) -> None:
+        super().__init__(message)
+        self.due = due
 
 
 class InvalidProducerEpoch(ProducerRefused):
@@ -115,7 +119,9 @@ class ProducerStates:
             raise NotInTransaction(f"producer {batch.producer_id} has a transaction open")
         if batch.producer_epoch > known.epoch:
             if batch.base_sequence != 0:
-                raise OutOfOrderSequence(f"a new epoch begins with sequence 0, not {batch.base_sequence}")
+                raise OutOfOrderSequence(
+                    f"a new epoch begins with sequence 0, not {batch.base_sequence}", due=0
+                )
             return None
         due = (known.batches[-1].last_sequence + 1) & 0x7FFFFFFF if known.batches else known.first_due
         if batch.base_sequence == due:
@@ -124,7 +130,7 @@ class ProducerStates:
             if kept.first_sequence == batch.base_sequence and kept.last_sequence == batch.last_sequence:
                 return kept
         raise OutOfOrderSequence(
-            f"producer {batch.producer_id} sent sequence {batch.base_sequence} where {due} is due"
+            f"producer {batch.producer_id} sent sequence {batch.base_sequence} where {due} is due", due
         )
 
     def add(self, batch: BatchHeader, base_offset: int) -> None:

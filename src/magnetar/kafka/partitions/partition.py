@@ -15,7 +15,8 @@ from magnetar.broker.figures import LogFigures
 from magnetar.broker.leader_epochs import NEVER_MOVED, LeaderEpochs
 from magnetar.broker.open_logs import Reason
 from magnetar.broker.producer_snapshot import Kept
-from magnetar.broker.producers import EndTransactionMarker, ProducerStates
+from magnetar.broker.producers import EndTransactionMarker, OutOfOrderSequence, ProducerStates
+from magnetar.broker.some_lines import SomeLines
 from magnetar.broker.topic import Topic
 from magnetar.kafka.apart import load_apart
 from magnetar.kafka.partitions.chunked import ChunkedMessages
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from magnetar.records.check_kept import KeptBatch
 
 _log = logging.getLogger("magnetar.kafka")
+_out_of_order = SomeLines(_log)
 _NOBODY: set[Callable[[], None]] = set()
 """Who waits where nobody does: an empty set each would be a twentieth of what a partition takes."""
 _T = TypeVar("_T")
@@ -305,7 +307,15 @@ class Partition:
         """Append one checked batch of a producer; raise ``RecordsError``, ``ProducerRefused`` or ``LedgerError``."""
         config, header = self.topic.config, draft.header
         if header.producer_id >= 0:
-            kept = self.producers.check(header)
+            try:
+                kept = self.producers.check(header)
+            except OutOfOrderSequence as refused:
+                _out_of_order.warning(
+                    "%s-%d: a batch is refused with OUT_OF_ORDER_SEQUENCE_NUMBER: of producer %d (epoch %d) sequence "
+                    "%d was due, and %d came", self.topic.kafka_name, self.index, header.producer_id,
+                    header.producer_epoch, refused.due, header.base_sequence,
+                )  # fmt: skip
+                raise
             if kept is not None:
                 return self._repeated(header, kept)
         now_ms, earliest_ms = self._clock(), draft.earliest_ms
