@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar
 
 from magnetar.broker.background import end_all
@@ -134,16 +134,12 @@ class KafkaProtocolHandler(ProtocolHandler):
             if tenancy is not None:
                 await tenancy.forget(topic)
 
-        async def follow(bundle: Bundle) -> None:
-            await groups.follow_ownership()
-            await transactions.follow_ownership()
-            await shares.follow_ownership()
-            if tenancy is not None:
-                await tenancy.follow_ownership()
-
         broker.events.topic_deleted.append(forget)
-        broker.events.bundle_lost.append(follow)
-        broker.events.bundle_acquired.append(follow)
+        for each in (groups, transactions, shares, *(() if tenancy is None else (tenancy,))):
+            # Each by itself: were one of them to fail, the others would not hear of it.
+            follow = partial(_follow, each.follow_ownership)
+            broker.events.bundle_lost.append(follow)
+            broker.events.bundle_acquired.append(follow)
         broker.progress.groups = GroupProgress(broker, groups)
         if broker.progress.links:
             from magnetar.kafka.shares.links import ShareLinks  # most brokers have no linked names
@@ -206,3 +202,8 @@ class KafkaProtocolHandler(ProtocolHandler):
                 ("other brokers", self._others.close),
             ],
         )
+
+
+async def _follow(follow: Callable[[], Awaitable[None]], bundle: Bundle) -> None:
+    """Follow which bundles this broker has; ``bundle`` has come, or goes."""
+    await follow()
