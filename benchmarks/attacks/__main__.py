@@ -18,7 +18,18 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.attacks import coordinators, http, kafka, many, more, page, periodic, pulsar, pulsar_rows
+from benchmarks.attacks import (
+    coordinators,
+    http,
+    kafka,
+    many,
+    more,
+    page,
+    periodic,
+    pulsar,
+    pulsar_parts,
+    pulsar_rows,
+)
 from benchmarks.attacks.attack import Attack, Outcome, made
 from benchmarks.attacks.priority import before_all_else
 
@@ -29,6 +40,7 @@ ATTACKS: tuple[Attack, ...] = (
     *more.ATTACKS,
     *pulsar.ATTACKS,
     *pulsar_rows.ATTACKS,
+    *pulsar_parts.ATTACKS,
     *http.ATTACKS,
     *periodic.ATTACKS,
 )

@@ -128,7 +128,7 @@ def schema_properties(_: Any) -> BaseCommand:
 
 
 TRANSACTION = command("NEW_TXN", "newTxn", request_id=1, txn_ttl_millis=60_000, tc_id=0)
-_TRANSACTIONS = ("transaction.coordinator.enabled=true",)
+TRANSACTIONS = ("transaction.coordinator.enabled=true",)
 CONNECTED = command("TC_CLIENT_CONNECT_REQUEST", "tcClientConnectRequest", request_id=0, tc_id=0)
 
 
@@ -191,13 +191,13 @@ ATTACKS = (
         "pulsar: ADD_PARTITION_TO_TXN of 6,000",
         nothing,
         said(partitions_of_transaction, before=(CONNECTED, TRANSACTION)),
-        _TRANSACTIONS,
+        TRANSACTIONS,
     ),
     Attack(
         "pulsar: ADD_SUBSCRIPTION_TO_TXN of 3,000",
         nothing,
         said(subscriptions_of_transaction, before=(CONNECTED, TRANSACTION)),
-        _TRANSACTIONS,
+        TRANSACTIONS,
     ),
     Attack("pulsar: 10 messages of 100,000 properties", nothing, many_properties),
     Attack("pulsar: 20,000 LOOKUPs", nothing, flood(lookup)),
@@ -216,7 +216,7 @@ ATTACKS = (
             lambda n: command("NEW_TXN", "newTxn", request_id=n, txn_ttl_millis=60_000, tc_id=0),
             before=(CONNECTED,),
         ),
-        _TRANSACTIONS,
+        TRANSACTIONS,
     ),
     Attack(
         "pulsar: 20,000 END_TXNs",
@@ -225,7 +225,7 @@ ATTACKS = (
             lambda n: command("END_TXN", "endTxn", request_id=n, txnid_least_bits=n, txnid_most_bits=0),
             before=(CONNECTED,),
         ),
-        _TRANSACTIONS,
+        TRANSACTIONS,
     ),
     Attack(
         "pulsar: 20,000 GET_LAST_MESSAGE_IDs",

@@ -21,7 +21,7 @@ from magnetar.pulsar.dispatch.deliveries import Place
 from magnetar.pulsar.dispatch.shared import Shared
 from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.errors import NotAllowed, PulsarError, code_for
-from magnetar.pulsar.handlers.consume import place_of
+from magnetar.pulsar.handlers.consume import check_ids, place_of
 from magnetar.pulsar.handlers.transactions import service_of
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.records.errors import RecordsError
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from magnetar.pulsar.connection import PulsarConnection
 
 _AT_ONCE = 500  # ids that are done in one go: a millisecond or so
+_WORDS_AT_ONCE = 10_000  # of ack sets, likewise
 _TURN_S = 0.002  # after which others have a turn
 
 
@@ -38,12 +39,13 @@ def ack(
     connection: PulsarConnection, command: CommandAck, entry: memoryview
 ) -> Coroutine[Any, Any, None] | None:
     """Be done with messages, at once where nothing has to be looked up and it does not take long."""
+    check_ids(len(command.message_id))
     consuming = connection.consumers.get(command.consumer_id)
     if consuming is None:
         _answer(connection, command, None, _gone())
     elif command.HasField("txnid_most_bits") or command.HasField("txnid_least_bits"):
         return _acknowledge_in_transaction(connection, command, consuming)
-    elif len(command.message_id) > _AT_ONCE or not _all_known(consuming.subscription, command):
+    elif len(command.message_id) > _AT_ONCE or not _is_quick(consuming.subscription, command):
         return _acknowledge_slowly(connection, command, consuming)
     else:
         failed: Exception | None = None
@@ -56,11 +58,18 @@ def ack(
     return None
 
 
-def _all_known(subscription: AnySubscription, command: CommandAck) -> bool:
-    return all(
-        not message_id.ack_set or subscription.batch_size(place_of(message_id)) is not None
-        for message_id in command.message_id
-    )
+def _is_quick(subscription: AnySubscription, command: CommandAck) -> bool:
+    """Whether no batch's size has to be looked up, and ack sets are not large all together."""
+    words = 0
+    for message_id in command.message_id:
+        if message_id.ack_set:
+            size = subscription.batch_size(place_of(message_id))
+            if size is None:
+                return False
+            words += min(len(message_id.ack_set), size // 64 + 1)  # further ones are not looked at
+            if words > _WORDS_AT_ONCE:
+                return False
+    return True
 
 
 async def _acknowledge_slowly(
@@ -121,9 +130,12 @@ async def _set_aside(connection: PulsarConnection, command: CommandAck, consumin
         raise NotAllowed("Cumulative ack is not allowed on a shared subscription")
     begun = subscription.begun_anew
     acks: list[Ack] = []
-    for number, message_id in enumerate(command.message_id, 1):
-        if number % _AT_ONCE == 0:
+    time = asyncio.get_running_loop().time
+    until = time() + _TURN_S
+    for message_id in command.message_id:
+        if time() > until:
             await asyncio.sleep(0)
+            until = time() + _TURN_S
         place = place_of(message_id)
         remaining, size = None, 0
         if message_id.ack_set:

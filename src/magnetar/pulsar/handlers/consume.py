@@ -21,6 +21,7 @@ from magnetar.pulsar.dispatch.consumer import Consumer
 from magnetar.pulsar.dispatch.keys import Division, check_count
 from magnetar.pulsar.dispatch.wanted import Wanted
 from magnetar.pulsar.errors import (
+    BadCommand,
     ConsumerAssignError,
     NotAllowed,
     NotAuthorized,
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
 _INT64 = 1 << 63
 _RANGES_AT_ONCE = 1024
+MAX_IDS = 25_000
+"""Of one command; clients name a thousand at a time."""
 _IDS_AT_ONCE = 1000
 
 
@@ -154,6 +157,12 @@ def place_of(message_id: MessageIdData) -> tuple[int, int]:
     return _signed(message_id.ledgerId), _signed(message_id.entryId)
 
 
+def check_ids(count: int) -> None:
+    """Raise `BadCommand` for more ids than are gone through for one command."""
+    if count > MAX_IDS:
+        raise BadCommand(f"{count} message ids in a command; {MAX_IDS} may be")
+
+
 def _signed(number: int) -> int:
     return number - 2 * _INT64 if number >= _INT64 else number
 
@@ -170,6 +179,7 @@ def redeliver(
     connection: PulsarConnection, command: CommandRedeliverUnacknowledgedMessages, entry: memoryview
 ) -> Coroutine[Any, Any, None] | None:
     """Send again what a consumer did not acknowledge: what it names, or everything."""
+    check_ids(len(command.message_ids))
     consuming = connection.consumers.get(command.consumer_id)
     if consuming is None:
         return None

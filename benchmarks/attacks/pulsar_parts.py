@@ -1,0 +1,103 @@
+"""Pulsar's commands and messages of very many parts: numbers without end, messages within messages, properties, and
+floods of what a transaction is told.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from benchmarks.attacks.attack import Attack
+from benchmarks.attacks.kafka import nothing
+from benchmarks.attacks.pulsar import PREY, ack, place, stored, subscribe
+from benchmarks.attacks.pulsar_rows import CONNECTED, TRANSACTION, TRANSACTIONS, flood, said
+from benchmarks.attacks.target import Target
+from benchmarks.attacks.wires import PulsarWire, command
+from magnetar.records.varint import encode_unsigned
+
+_PING = b"\x08\x12"
+
+
+def raw(content: bytes) -> Any:
+    """Send a command as bytes, and wait until the broker answers or hangs up."""
+
+    def strike(target: Target, _: Any) -> str:
+        with PulsarWire(target) as client:
+            client.send_as_taken(struct.pack(">II", len(content) + 4, len(content)) + content, 60)
+            return client.heard_or_closed()
+
+    return strike
+
+
+def nested(depth: int) -> bytes:
+    """Return an ACK of one id, which is in another one's, and so on."""
+    within = b""
+    for _ in range(depth):
+        within = _field(7, within + b"\x08\x01\x10\x01")
+    return b"\x08\x0a" + _field(10, b"\x08\x01\x10\x00" + _field(3, within))
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return encode_unsigned(number << 3 | 2) + encode_unsigned(len(content)) + content
+
+
+def long_words(ids: list[Any]) -> Any:
+    return ack([place(ids[0], [-1] * 65_000)])
+
+
+def acknowledged(n: int) -> Any:
+    made = ack([])
+    made.ack.message_id.add(ledgerId=1, entryId=n)
+    made.ack.request_id = n
+    return made
+
+
+def in_transaction(n: int) -> Any:
+    made = acknowledged(n)
+    made.ack.txnid_least_bits = made.ack.txnid_most_bits = 0
+    return made
+
+
+def added_topic(n: int) -> Any:
+    return command(
+        "ADD_PARTITION_TO_TXN",
+        "addPartitionToTxn",
+        request_id=n,
+        txnid_least_bits=0,
+        txnid_most_bits=0,
+        partitions=[f"{PREY}{n}"],
+    )
+
+
+def added_subscription(n: int) -> Any:
+    made = command(
+        "ADD_SUBSCRIPTION_TO_TXN", "addSubscriptionToTxn", request_id=n, txnid_least_bits=0, txnid_most_bits=0
+    )
+    made.addSubscriptionToTxn.subscription.add(topic=f"{PREY}{n}", subscription="s")
+    return made
+
+
+ATTACKS = (
+    Attack("pulsar: a number of 5 MB", nothing, raw(_PING + b"\x10" + b"\x80" * 5_000_000 + b"\x01")),
+    Attack("pulsar: ids in ids, 3,000 deep", nothing, raw(nested(3_000))),
+    Attack("pulsar: 65,000 words of ten bytes", stored, said(long_words, before=(subscribe(),))),
+    Attack("pulsar: 20,000 ACKs", stored, flood(acknowledged, before=(subscribe(),))),
+    Attack(
+        "pulsar: 20,000 ACKs in no open transaction",
+        stored,
+        flood(in_transaction, before=(subscribe(),)),
+        TRANSACTIONS,
+    ),
+    Attack(
+        "pulsar: 20,000 ADD_PARTITION_TO_TXNs",
+        nothing,
+        flood(added_topic, before=(CONNECTED, TRANSACTION)),
+        TRANSACTIONS,
+    ),
+    Attack(
+        "pulsar: 20,000 ADD_SUBSCRIPTION_TO_TXNs",
+        nothing,
+        flood(added_subscription, before=(CONNECTED, TRANSACTION)),
+        TRANSACTIONS,
+    ),
+)
