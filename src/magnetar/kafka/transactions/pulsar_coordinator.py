@@ -31,7 +31,7 @@ from magnetar.kafka.coordinators.log import OffsetsLog
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.shard import Shard
 from magnetar.kafka.transactions.decider import TransactionsDecider
-from magnetar.kafka.transactions.pulsar_decider import EndTxn, PulsarDecider, TxnRefused
+from magnetar.kafka.transactions.pulsar_decider import FEW_PARTICIPANTS, EndTxn, PulsarDecider, TxnRefused
 from magnetar.wire.kafka.errors import ErrorCode
 
 MAX_COORDINATORS: Final = 16
@@ -56,6 +56,7 @@ class PulsarCoordinator:
         self._new_number = new_number
         self._meeting = meeting
         self._clock = clock
+        self._large = asyncio.Lock()
         self._ending: dict[TxnId, asyncio.Future[None]] = {}
         """Of those that are being ended: done once that counts everywhere."""
 
@@ -83,10 +84,21 @@ class PulsarCoordinator:
         )
 
     async def add_partitions(self, txn: TxnId, partitions: Mapping[TxnPartition, str]) -> None:
-        await self._ask(txn.most, lambda decider: decider.add(txn, partitions=partitions))
+        await self._add(txn, lambda decider: decider.add(txn, partitions=partitions))
 
     async def add_subscriptions(self, txn: TxnId, subscriptions: Mapping[TxnSubscription, str]) -> None:
-        await self._ask(txn.most, lambda decider: decider.add(txn, subscriptions=subscriptions))
+        await self._add(txn, lambda decider: decider.add(txn, subscriptions=subscriptions))
+
+    async def _add(self, txn: TxnId, decide: Callable[[PulsarDecider], Decision[bool]]) -> None:
+        """Ask; where that takes milliseconds, with a turn for others before the next one."""
+        known = self.find(txn)
+        if len(known.partitions) + len(known.subscriptions) <= FEW_PARTICIPANTS:
+            await self._ask(txn.most, decide)
+            return
+        async with self._large:
+            asked = asyncio.ensure_future(self._ask(txn.most, decide))
+            await asyncio.sleep(0)
+        await asked
 
     async def acknowledge(self, txn: TxnId, where: TxnSubscription, acks: Sequence[Ack]) -> None:
         await self._ask(txn.most, lambda decider: decider.acknowledge(txn, where, acks))

@@ -37,8 +37,10 @@ REMEMBERED_MS = 10 * 60 * 1000
 """How long a transaction that is over is remembered."""
 MAX_REMEMBERED = 10_000
 """Of those that are over, the last so many."""
-MAX_PARTICIPANTS = 10_000
-"""Partitions and subscriptions that one transaction may have: its record is written again with each."""
+MAX_PARTICIPANTS = 2_000
+"""Partitions and subscriptions that one transaction may have: its record is written again with each, 7 ms then."""
+FEW_PARTICIPANTS = 100
+"""Up to so many that is nothing that others would notice."""
 MAX_ACKED = 100_000
 """Entries that one transaction may acknowledge one by one."""
 _TIMEOUT, _FORGET = "timeout", "forget"
@@ -172,20 +174,21 @@ class PulsarDecider:
     ) -> Decision[bool]:
         """Have partitions and subscriptions be of an open transaction."""
         known = self._open(txn)
+        more = frozenset(partitions) - known.partitions, frozenset(subscriptions) - known.subscriptions
         names = {(where, name) for where, name in partitions.items()}
         names |= {(TxnPartition(*where[:2]), name) for where, name in subscriptions.items()}
-        changed = replace(
-            known,
-            partitions=known.partitions | frozenset(partitions),
-            subscriptions=known.subscriptions | frozenset(subscriptions),
-            names=known.names | names,
-        )
-        if changed == known:
+        if not any(more) and names <= known.names:
             return Decision((), True)
-        if len(changed.partitions) + len(changed.subscriptions) > MAX_PARTICIPANTS:
+        if len(known.partitions) + len(known.subscriptions) + sum(map(len, more)) > MAX_PARTICIPANTS:
             raise TxnRefused(
                 TooManyTransactions(f"transaction {txn} may have {MAX_PARTICIPANTS} topics and subscriptions")
             )
+        changed = replace(
+            known,
+            partitions=known.partitions | more[0],
+            subscriptions=known.subscriptions | more[1],
+            names=known.names | names,
+        )
         return self._become(changed, True)
 
     def acknowledge(self, txn: TxnId, where: TxnSubscription, acks: Sequence[Ack]) -> Decision[bool]:
