@@ -13,7 +13,7 @@ import pytest
 
 from magnetar.broker import collector
 from magnetar.broker.collector import LATEST_THAW_S, MANY_OBJECTS, THAW_EVERY_S, Collector, uncollected
-from magnetar.cli.standalone import SWITCH_SECONDS
+from magnetar.cli.limits import SWITCH_SECONDS
 
 
 class Ring:
@@ -159,3 +159,28 @@ print(run(Path({str(tmp_path / "file")!r}), None, None, None, None, None, []), s
 """
     told = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
     assert told.stdout.split() == ["1", str(SWITCH_SECONDS)], told.stderr
+
+
+def test_a_proxy_does_so_too_and_leaves_what_start_up_made_alone() -> None:
+    said = """
+import asyncio, gc, os, signal, sys
+from magnetar.cli import proxy
+print(proxy.run(None, []), sys.getswitchinterval(), gc.get_freeze_count())
+
+class Service:
+    served = {}
+
+    def __init__(self, settings):
+        pass
+
+    async def start(self):
+        asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGTERM)
+
+    def close(self):
+        print(gc.get_freeze_count() > 0)
+
+proxy.ProxyService = Service
+asyncio.run(proxy._serve(None))
+"""
+    told = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
+    assert told.stdout.split() == ["2", str(SWITCH_SECONDS), "0", "ready", "True"], told.stderr

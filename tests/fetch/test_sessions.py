@@ -101,6 +101,17 @@ def test_a_session_that_grows_too_large_is_answered_and_ended() -> None:
     assert house.budget.held_bytes == 0
 
 
+def test_a_session_of_whom_more_is_named_than_any_has_ends_before_that_is_gone_through() -> None:
+    house = House()
+    mine = house.connection()
+    session, _ = house.ask(mine, 1)
+    assert session is not None
+    named = house.ask(mine, MAX_SESSION_ROWS + 1, session.session_id, 1)
+    assert named == (None, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    assert len(session.asks) == 1
+    assert house.budget.held_bytes == 0
+
+
 def test_forgotten_partitions_are_given_back() -> None:
     from magnetar.wire.kafka.messages.fetch_request import ForgottenTopic
 

@@ -13,7 +13,7 @@ import confluent_kafka as ck
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from magnetar.proxy.kafka.fetching import framed
+from magnetar.proxy.kafka.request import framed
 from magnetar.wire.kafka.header import RequestHeader
 from magnetar.wire.kafka.messages import ApiKey
 from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic

@@ -11,7 +11,9 @@ import pytest
 from magnetar.broker.memory import MemoryBudget
 from magnetar.client.errors import BrokerUnreachable, NoConnection
 from magnetar.kafka.fetch_sessions import FetchSessions
-from magnetar.proxy.kafka.fetching import MOST_BYTES, Fetching, framed, within_bounds
+from magnetar.proxy.kafka.apart import Apart
+from magnetar.proxy.kafka.fetching import MOST_BYTES, Fetching, within_bounds
+from magnetar.proxy.kafka.request import framed
 from magnetar.proxy.kafka.routes import Routes, TopicKey
 from magnetar.wire.kafka.header import RequestHeader, decode_request_header, encode_response_header
 from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
@@ -114,7 +116,7 @@ class World:
             **{"max_wait_ms": 500, "min_bytes": 1, "session_epoch": -1} | more,
             topics=[FetchTopic(topic="t", partitions=rows)],
         )
-        return asyncio.ensure_future(self.fetching.fetch(request, HEADER, self.routes, self._find))
+        return asyncio.ensure_future(self.fetching.fetch(Apart(), request, HEADER, self.routes, self._find))
 
     async def known(self, count: int = 2) -> None:
         """Have each partition be known, as by a first fetch."""

@@ -13,9 +13,8 @@ import pytest
 from magnetar.client.errors import BrokerUnreachable
 from magnetar.proxy.figures import RelayFigures
 from magnetar.proxy.kafka import awaited_batches
-from magnetar.proxy.kafka.fetching import framed
-from magnetar.proxy.kafka.producing import BatchRelay
-from magnetar.proxy.kafka.request import ProxiedRequest
+from magnetar.proxy.kafka.producing import BatchRelay, with_few_rows
+from magnetar.proxy.kafka.request import ProxiedRequest, framed
 from magnetar.proxy.kafka.rewriting import Place
 from magnetar.proxy.kafka.routes import Routes
 from magnetar.records.batch import PlainRecord, encode_batch, read_header
@@ -115,13 +114,14 @@ class World:
 
     def produce(self, *partitions: int, acks: int = -1) -> tuple[bool, ProxiedRequest]:
         request, frame, body = self.framed({n: b"%d" % n for n in partitions}, acks)
-        return self.batches.begin(request, frame, body), request
+        return self.batches.begin(request, frame, few_rows(request, body)), request
 
     async def send(self, batches: dict[int, bytes]) -> ProxiedRequest:
         """Have batches sent by partition, at once or not."""
         request, frame, body = self.framed(batches)
-        if not self.batches.begin(request, frame, body):
-            await self.batches.run(request, frame, body)
+        produce = few_rows(request, body)
+        if not self.batches.begin(request, frame, produce):
+            await self.batches.run(request, frame, body, produce)
         return request
 
     @staticmethod
@@ -140,6 +140,12 @@ class World:
 
     def _failed(self, request: ProxiedRequest, error: Exception) -> None:
         raise error
+
+
+def few_rows(request: ProxiedRequest, body: memoryview) -> ProduceRequest:
+    produce = with_few_rows(request.header, body)
+    assert produce is not None
+    return produce
 
 
 def batch(sequence: int, *, producer_id: int = 7, epoch: int = 0, records: int = 2) -> bytes:
@@ -342,8 +348,9 @@ class Producer:
             return
         sequence = self.written.popleft()
         request, frame, body = self.world.framed({0: batch(sequence)})
-        begun = self.world.batches.begin(request, frame, body)
-        work = asyncio.sleep(0) if begun else self.world.batches.run(request, frame, body)
+        produce = few_rows(request, body)
+        begun = self.world.batches.begin(request, frame, produce)
+        work = asyncio.sleep(0) if begun else self.world.batches.run(request, frame, body, produce)
         self.under_way.append((sequence, request, asyncio.ensure_future(work)))
 
     async def answers(self) -> None:

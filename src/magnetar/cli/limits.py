@@ -8,6 +8,8 @@ import resource
 import time
 from collections.abc import Callable
 
+SWITCH_SECONDS = 0.001
+"""That a thread may keep the interpreter while the event loop wants it: Python's own 5 ms came for each turn of it."""
 LOOK_EVERY_S = 5.0
 BUSY_CPU_S = 0.05
 """Of the processor's time between two looks: below it nobody notices that memory is given back."""

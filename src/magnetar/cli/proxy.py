@@ -10,13 +10,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from magnetar.broker import logs, setting_sources
+from magnetar.broker.collector import Collector
 from magnetar.broker.errors import BrokerError, InvalidConfig
 from magnetar.broker.settings import Settings
-from magnetar.cli.limits import bound_allocator, raise_file_limit
+from magnetar.cli.limits import SWITCH_SECONDS, bound_allocator, raise_file_limit
 from magnetar.cli.supervisor import tell_supervisor
 from magnetar.proxy.service import ProxyService, ready_line
 from magnetar.proxy.settings import ProxySettings
 
+_LOOK_S = 60.0
 _log = logging.getLogger("magnetar.proxy")
 
 
@@ -33,6 +35,7 @@ def run(config: Path | None, overrides: Sequence[str]) -> int:
         _log.warning(warning)
     raise_file_limit()
     bound_allocator()
+    sys.setswitchinterval(SWITCH_SECONDS)
     try:
         uvloop.run(_serve(loaded.settings))
     except InvalidConfig as error:
@@ -49,11 +52,20 @@ async def _serve(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    collector = Collector()
+    thawing = asyncio.ensure_future(_thaw(collector))
     print(ready_line(service.served), flush=True)
     tell_supervisor()
     await stop.wait()
+    thawing.cancel()
     service.close()
     await asyncio.sleep(0)  # what was written goes out
+
+
+async def _thaw(collector: Collector) -> None:
+    while True:
+        await asyncio.sleep(_LOOK_S)
+        await collector.thaw_when_quiet()
 
 
 def _complain(error: Exception, status: int) -> int:

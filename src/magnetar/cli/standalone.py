@@ -15,7 +15,7 @@ from magnetar.broker import logs, setting_sources
 from magnetar.broker.errors import BrokerError, InvalidConfig
 from magnetar.broker.listeners import CannotListen, Listener
 from magnetar.broker.settings import Settings
-from magnetar.cli.limits import LOOK_EVERY_S, Spare, bound_allocator, raise_file_limit
+from magnetar.cli.limits import LOOK_EVERY_S, SWITCH_SECONDS, Spare, bound_allocator, raise_file_limit
 from magnetar.cli.supervisor import tell_supervisor
 from magnetar.ledger.errors import LedgerError, StorageFull
 from magnetar.metadata import DirectoryInUse, MetadataError, MetadataUnavailable
@@ -23,8 +23,6 @@ from magnetar.metadata import DirectoryInUse, MetadataError, MetadataUnavailable
 if TYPE_CHECKING:
     from magnetar.broker.workers.place import WorkerPlace
 
-SWITCH_SECONDS = 0.001
-"""That a thread may keep the interpreter while the event loop wants it: Python's own 5 ms came for each turn of it."""
 STORAGE_FAILED = 74
 """The exit status where the disk failed for good while the broker served: EX_IOERR of sysexits.h."""
 _log = logging.getLogger("magnetar.standalone")

@@ -19,6 +19,7 @@ from magnetar.records.framing import SizedFrames, scratch_buffer
 
 if TYPE_CHECKING:
     from magnetar.client.settings import ClientSettings
+    from magnetar.wire.kafka.message import Message
 
 #: Is given the answer as it came, or why there is none.
 Told: TypeAlias = Callable[[memoryview | None, ClientError | None], None]
@@ -85,6 +86,10 @@ class ForwardingConnection(AsyncConnection):
     def is_writable(self) -> bool:
         """Whether the broker takes what it is sent."""
         return self._writable.is_set()
+
+    def version_of(self, request: type[Message]) -> int:
+        """Return the newest version of an API that both sides know. Raises `ClientError`."""
+        return self._conversation.version_of(request)
 
     @property
     def versions(self) -> Any:

@@ -37,10 +37,13 @@ class SessionKey(NamedTuple):
     member_id: str
 
 
-def check_rows(topics: Sequence[Any]) -> None:
-    """Raise `CoordinatorRefused` for more rows than a session has partitions, before anything is done with them."""
-    if len(topics) > MAX_ROWS or sum(len(topic.partitions) for topic in topics) > MAX_ROWS:
+def check_rows(topics: Sequence[Any]) -> int:
+    """Raise `CoordinatorRefused` for more rows than a session has partitions, before anything is done with them; return
+    how many they are."""
+    rows = len(topics) if len(topics) > MAX_ROWS else sum(len(topic.partitions) for topic in topics)
+    if rows > MAX_ROWS:
         raise CoordinatorRefused(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+    return rows
 
 
 def check_member(group_id: str | None, member_id: str | None) -> None:

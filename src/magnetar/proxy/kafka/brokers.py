@@ -12,18 +12,26 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from magnetar.broker.slices import batched
 from magnetar.client.errors import BrokerUnreachable, ClientError, NoConnection
-from magnetar.client.forwarding import ForwardingConnection
+from magnetar.client.forwarding import ForwardingConnection, answer_to
 from magnetar.client.security import ClientSecurity, Login
 from magnetar.client.settings import ClientSettings
+from magnetar.kafka.pace import paced
+from magnetar.proxy.kafka.apart import Apart, may_have_many_rows
+from magnetar.proxy.kafka.request import framed, read_answer
 from magnetar.proxy.kafka.routes import Address, Routes, TopicKey
+from magnetar.wire.kafka.header import RequestHeader
 from magnetar.wire.kafka.messages.find_coordinator_request import FindCoordinatorRequest
 from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 
 if TYPE_CHECKING:
     from magnetar.wire.kafka.message import Message
+    from magnetar.wire.kafka.messages.metadata_response import MetadataResponse
 
 _IDLE_S = 120.0
+_ASKED_AT_ONCE = 500
+"""Topics, or keys: so long others of the same name wait who ask, too."""
 _WITH_KEYS = 4  # of FindCoordinator, the first
 _WITH_IDS = 12  # of Metadata
 
@@ -166,24 +174,33 @@ class Brokers:
 
     async def find_leaders(self, topics: Iterable[TopicKey], seen: int) -> None:
         """Ask who leads the partitions of topics, unless others have asked since ``Routes.changes`` was ``seen``."""
-        async with self._asking:
-            asked = [
-                MetadataRequestTopic(name=each) if isinstance(each, str) else _by_id(each) for each in topics
-            ]
-            if self.routes.changes != seen and all(
-                self.routes._leaders.get(each.name if each.name is not None else each.topic_id)
-                for each in asked
-            ):
-                return
-            by_id = any(each.name is None for each in asked)
-            request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
-            answer = await self._ask(request, _WITH_IDS if by_id else None)
-            self.routes.learn(answer)
+        for some in batched(list(topics), _ASKED_AT_ONCE):
+            async with self._asking:
+                if self.routes.changes != seen and all(self.routes._leaders.get(each) for each in some):
+                    continue
+                by_id = any(isinstance(each, bytes) for each in some)
+                asked = [
+                    MetadataRequestTopic(name=each) if isinstance(each, str) else _by_id(each)
+                    for each in some
+                ]
+                request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
+                with Apart() as apart:
+                    await self.learn(await self._ask(apart, request, _WITH_IDS if by_id else None))
 
     async def find_nodes(self) -> None:
         """Ask which brokers there are, and which is the controller."""
         async with self._asking:
-            self.routes.learn(await self._ask(MetadataRequest(topics=[], allow_auto_topic_creation=False)))
+            with Apart() as apart:
+                request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+                self.routes.learn(await self._ask(apart, request))
+
+    async def learn(self, answer: MetadataResponse) -> None:
+        """Take note of what a broker told of brokers and topics."""
+        topics, answer.topics = answer.topics, []
+        async for topic in paced(topics):
+            self.routes.learn_topic(topic)
+        self.routes.learn(answer)
+        answer.topics = topics
 
     async def find_coordinator(self, kind: int, key: str) -> int:
         """Return the node that coordinates a key; ask if it is not known. Raises `NoCoordinator`."""
@@ -194,26 +211,63 @@ class Brokers:
             known = self.routes.coordinator(kind, key)
             if known is not None:
                 return known
-            request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
-            answer = await self._ask(request, _WITH_KEYS)
-        (found,) = answer.coordinators
+            (found,) = await self._coordinators(kind, [key])
         if found.error_code:
             raise NoCoordinator(found.error_code)
-        self.routes.learn_coordinator(kind, key, found.node_id, found.host, found.port)
         node: int = found.node_id
         return node
 
-    async def _ask(self, request: Message, version: int | None = None) -> Any:
+    async def find_coordinators(self, kind: int, keys: Iterable[str]) -> dict[str, int | None]:
+        """Return the nodes that coordinate keys, None where nobody does now; those that are not known are asked for,
+        some at a time, and others may ask in between."""
+        routes = self.routes
+        found: dict[str, int | None] = {}
+        async for key in paced(keys):
+            found[key] = routes.coordinator(kind, key)
+        unknown = [key for key, node in found.items() if node is None]
+        for some in batched(unknown, _ASKED_AT_ONCE):
+            async with self._asking:
+                for each in await self._coordinators(kind, some):
+                    if not each.error_code:
+                        found[each.key] = each.node_id
+        return found
+
+    async def _coordinators(self, kind: int, keys: Sequence[str]) -> list[Any]:
+        """Ask who coordinates keys, and take note of it."""
+        with Apart() as apart:
+            request = FindCoordinatorRequest(key_type=kind, coordinator_keys=list(keys))
+            answer = await self._ask(apart, request, _WITH_KEYS)
+            async for each in paced(answer.coordinators):
+                if not each.error_code:
+                    self.routes.learn_coordinator(kind, each.key, each.node_id, each.host, each.port)
+            return list(answer.coordinators)
+
+    async def _ask(self, apart: Apart, request: Message, version: int | None = None) -> Any:
         """Return the answer of some broker; ask another one if one cannot be reached."""
         for attempt in range(2):
             if self._asker is None or self._asker.closed:
                 self._asker, _ = await self.connect_anywhere()
             try:
-                return await self._asker.call(request, version)
+                return await self._asked(apart, self._asker, request, version)
             except BrokerUnreachable:
                 if attempt:
                     raise
         raise AssertionError
+
+    async def _asked(
+        self, apart: Apart, asker: ForwardingConnection, request: Message, version: int | None
+    ) -> Any:
+        version = asker.version_of(type(request)) if version is None else version
+        header = RequestHeader(request.API_KEY, version, 0, self._settings.client_id)
+        await asker.until_writable()
+        within_s = self._settings.request_timeout_s
+        try:
+            async with asyncio.timeout(within_s):
+                frame = await answer_to(asker, framed(header, request), within_s=within_s)
+        except TimeoutError:
+            asker.close()
+            raise BrokerUnreachable(f"{asker.place} did not answer in time") from None
+        return await apart.do(may_have_many_rows(len(frame)), read_answer, header, frame)
 
 
 def _by_id(topic_id: bytes) -> MetadataRequestTopic:

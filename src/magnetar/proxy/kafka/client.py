@@ -31,7 +31,7 @@ from magnetar.kafka.serving import (
 )
 from magnetar.proxy.kafka.apis import versions_of
 from magnetar.proxy.kafka.login import ProxyLogin
-from magnetar.proxy.kafka.producing import BatchRelay
+from magnetar.proxy.kafka.producing import BatchRelay, with_few_rows
 from magnetar.proxy.kafka.relay import Relay
 from magnetar.proxy.kafka.request import ProxiedRequest
 from magnetar.proxy.kafka.upstreams import Upstreams
@@ -45,7 +45,7 @@ from magnetar.wire.kafka.messages.api_versions_response import ApiVersion, ApiVe
 PRODUCE, API_VERSIONS = ApiKey.PRODUCE, ApiKey.API_VERSIONS
 _BEFORE_LOGIN = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 _ROWS_COST = 12
-"""So many times what it took on the wire a request takes while its rows are looked at; Produce has few of them."""
+"""So many times what it took on the wire a request takes while its rows are looked at; most of Produce have few."""
 APART_BYTES = 64 << 10
 _UNSUPPORTED_VERSION = 35
 _log = logging.getLogger("magnetar.proxy")
@@ -213,7 +213,8 @@ class ProxiedClient:
             return SERVING
         self.client_id = header.client_id or ""
         size = len(frame)
-        if header.api_key != PRODUCE:
+        produce = with_few_rows(header, body) if header.api_key == PRODUCE else None
+        if produce is None:
             if size > APART_BYTES and not self.account.may_take_more():
                 self._frames.put_back(frame)
                 return SHORT
@@ -222,8 +223,8 @@ class ProxiedClient:
         self._serving.in_flight.append(request)
         self._in_hand += size
         if header.api_key == PRODUCE:
-            if not self._producing.begin(request, frame, body):
-                self._task(request, self._producing.run(request, frame, body))
+            if produce is None or not self._producing.begin(request, frame, produce):
+                self._task(request, self._producing.run(request, frame, body, produce))
         elif not self.relay.begin(request, frame, body, self._answered, self._failed):
             self._task(request, self._run(request, frame, body))
         return SERVING

@@ -23,10 +23,12 @@ from magnetar.kafka.fetch_sessions import (
     FetchSessions,
     asks_of,
 )
+from magnetar.kafka.pace import MANY_ROWS, paced
+from magnetar.proxy.kafka.apart import Apart
+from magnetar.proxy.kafka.request import framed, read_answer
 from magnetar.proxy.kafka.routes import Routes, TopicKey
 from magnetar.wire.kafka.errors import ErrorCode
-from magnetar.wire.kafka.header import RequestHeader, decode_response_header, encode_request_header
-from magnetar.wire.kafka.messages import ApiKey
+from magnetar.wire.kafka.header import RequestHeader
 from magnetar.wire.kafka.messages.fetch_request import FetchRequest, FetchTopic
 from magnetar.wire.kafka.messages.fetch_response import (
     FetchableTopicResponse,
@@ -115,42 +117,52 @@ class Fetching:
 
     async def fetch(
         self,
+        apart: Apart,
         request: FetchRequest,
         header: RequestHeader,
         routes: Routes,
         find_leaders: Callable[[Iterable[TopicKey]], Awaitable[None]],
+        *,
+        has_many_rows: bool = False,
     ) -> FetchResponse:
         """Answer a client's Fetch. Raises `ClientError` if no broker can be asked at all."""
-        session, asks, error = self.sessions.resolve(request, list(asks_of(request)), self.account)
+        named = await apart.do(has_many_rows, _named, request)
+        session, asks, error = self.sessions.resolve(request, named, self.account)
         if error:
             return FetchResponse(error_code=error, session_id=INVALID_SESSION)
-        keys = [(_topic_of(ask), ask.partition.partition) for ask in asks]
-        unknown = {topic for topic, partition in keys if not routes.knows(topic, partition)}
+        many = has_many_rows or len(asks) > MANY_ROWS
+        keys, unknown = await apart.do(many, _keys, asks, routes.knows)
         if unknown:
             await find_leaders(unknown)
-        of_owner: dict[int | None, dict[Key, FetchedPartition]] = {}
-        for key, ask in zip(keys, asks, strict=True):
-            of_owner.setdefault(routes.leader(*key), {})[key] = ask
+        of_owner = await apart.do(many, _by_owner, keys, asks, routes.leader)
         for owner in [owner for owner in self._asked if owner not in of_owner]:
             if self._asked[owner].answer.done():
                 self._take_back(owner)
         waiting = [
-            (owner, await self._ask(owner, wanted, request, header, len(of_owner)))
+            (owner, await self._ask(apart, many, owner, wanted, request, header, len(of_owner)))
             for owner, wanted in of_owner.items()
         ]
+        rows: dict[Key, PartitionData] = {}
+        if many:
+            apart.keep(rows)
         try:
-            rows = await self._gather(waiting, of_owner, request, header.api_version)
+            await self._gather(apart, many, rows, waiting, of_owner, request, header)
         finally:
             self._gathered = 0  # what goes out now is counted where it goes out
-        self._note_moves(rows, routes)
-        return self._answer(
-            session, asks, keys, rows, answer_all=session is None or request.session_epoch <= 0
-        )
+        async for topic in paced(await apart.do(many, _moved, rows)):
+            routes.forget(topic)
+        answer_all = session is None or request.session_epoch <= 0
+        answer, served = await apart.do(many, self._answer, session, asks, keys, rows, answer_all)
+        if session is not None:
+            session.turn(served)
+        return answer
 
     # -- asking
 
     async def _ask(
         self,
+        apart: Apart,
+        many: bool,
         owner: int | None,
         wanted: dict[Key, FetchedPartition],
         request: FetchRequest,
@@ -159,7 +171,7 @@ class Fetching:
     ) -> _Asked | None:
         """Return what the broker is asked: what it was asked before, if that will do; None if it is not there."""
         before = self._asked.get(owner)
-        if before is not None and self._will_do(before, wanted, request):
+        if before is not None and await apart.do(many, self._will_do, before, wanted, request):
             return before
         if before is not None:
             if before.answer.done():
@@ -173,9 +185,26 @@ class Fetching:
                 connection = await self.connect(owner)
         except ClientError:
             return None
+        asks: dict[Key, Any] = {}
+        asked = await apart.do(many, self._request, wanted, request, owners, asks)
+        frame = await apart.do(many, framed, header, asked)
+        wait_s = min(asked.max_wait_ms, _LONGEST_WAIT_MS) / 1000
+        made = self._asked[owner] = _Asked(
+            connection,
+            asks,
+            request.isolation_level,
+            answer_to(connection, frame, within_s=self.within_s + wait_s),
+        )
+        return made
+
+    def _request(
+        self, wanted: dict[Key, FetchedPartition], request: FetchRequest, owners: int, asks: dict[Key, Any]
+    ) -> FetchRequest:
+        """Return what one broker is asked; ``asks`` gets what of each partition."""
+        asks.update((key, ask.partition) for key, ask in wanted.items())
         # Who follows a partition is told how long it is at once: an answer must have each partition, with news or not.
         is_new = any(key not in self._known for key in wanted)
-        asked = FetchRequest(
+        return FetchRequest(
             max_wait_ms=0 if is_new else request.max_wait_ms,
             min_bytes=min(request.min_bytes, 1) if owners > 1 else request.min_bytes,
             max_bytes=max(min(request.max_bytes, MOST_BYTES) // owners, 1),
@@ -185,14 +214,6 @@ class Fetching:
             topics=_topics(wanted.values()),
             rack_id=request.rack_id,
         )
-        wait_s = min(asked.max_wait_ms, _LONGEST_WAIT_MS) / 1000
-        made = self._asked[owner] = _Asked(
-            connection,
-            {key: ask.partition for key, ask in wanted.items()},
-            request.isolation_level,
-            answer_to(connection, framed(header, asked), within_s=self.within_s + wait_s),
-        )
-        return made
 
     def _will_do(self, before: _Asked, wanted: dict[Key, FetchedPartition], request: FetchRequest) -> bool:
         return before.isolation_level == request.isolation_level and all(
@@ -213,13 +234,15 @@ class Fetching:
 
     async def _gather(
         self,
+        apart: Apart,
+        many: bool,
+        rows: dict[Key, PartitionData],
         waiting: Sequence[tuple[int | None, _Asked | None]],
         of_owner: dict[int | None, dict[Key, FetchedPartition]],
         request: FetchRequest,
-        version: int,
-    ) -> dict[Key, PartitionData]:
-        """Return the rows of the brokers that have answered once there is enough; there are none of the others."""
-        rows: dict[Key, PartitionData] = {}
+        header: RequestHeader,
+    ) -> None:
+        """Put the rows of the brokers that have answered into ``rows`` until there is enough; none of the others."""
         size, has_failed = 0, False
         left = dict(waiting)
         while True:
@@ -227,31 +250,41 @@ class Fetching:
                 if asked is not None and not asked.answer.done():
                     continue
                 del left[owner]
-                found = _failed(of_owner[owner]) if asked is None else self._rows(owner, asked, version)
-                for key, row in found.items():
-                    if key in of_owner[owner]:
-                        rows[key] = row
-                        size += len(row.records or b"")
-                        has_failed = has_failed or bool(row.error_code) or row.diverging_epoch is not None
-            if not left or has_failed or (size >= max(request.min_bytes, 1) and self._all_known(of_owner)):
-                return rows
+                wanted = of_owner[owner]
+                if asked is None:
+                    found = await apart.do(many, _failed, wanted)
+                else:
+                    found = await self._rows(apart, many, owner, asked, header)
+                more, failed = await apart.do(many, _put, rows, found, wanted)
+                size += more
+                has_failed = has_failed or failed
+            if not left or has_failed:
+                return
+            if size >= max(request.min_bytes, 1) and await apart.do(many, self._all_known, of_owner):
+                return
             pending = [asked.answer for asked in left.values() if asked is not None]
             await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
 
     def _all_known(self, of_owner: dict[int | None, dict[Key, FetchedPartition]]) -> bool:
         return all(key in self._known for wanted in of_owner.values() for key in wanted)
 
-    def _rows(self, owner: int | None, asked: _Asked, version: int) -> dict[Key, PartitionData]:
+    async def _rows(
+        self, apart: Apart, many: bool, owner: int | None, asked: _Asked, header: RequestHeader
+    ) -> dict[Key, PartitionData]:
         """Take a broker's answer."""
         failure = asked.answer.exception()
         self._gathered += asked.size
         self._take_back(owner)
         if failure is not None:
-            return _failed(asked.asks)
-        _, body = decode_response_header(asked.answer.result(), ApiKey.FETCH, version)
-        answer = FetchResponse.decode(body, version)
+            return await apart.do(many, _failed, asked.asks)
+        return await apart.do(many, self._read, header, asked.answer.result(), asked.asks)
+
+    def _read(
+        self, header: RequestHeader, frame: memoryview, asks: dict[Key, Any]
+    ) -> dict[Key, PartitionData]:
+        answer = read_answer(header, frame)
         if answer.error_code:
-            return _failed(asked.asks, answer.error_code)
+            return _failed(asks, answer.error_code)
         rows: dict[Key, PartitionData] = {}
         for topic in answer.responses:
             name: TopicKey = topic.topic_id if topic.topic_id != ZERO_UUID else topic.topic
@@ -264,21 +297,15 @@ class Fetching:
                     )
         return rows
 
-    def _note_moves(self, rows: dict[Key, PartitionData], routes: Routes) -> None:
-        for (topic, _), row in rows.items():
-            if row.error_code in MOVED:
-                routes.forget(topic)
-
     def _answer(
         self,
         session: FetchSession | None,
         asks: list[FetchedPartition],
         keys: list[Key],
         rows: dict[Key, PartitionData],
-        *,
         answer_all: bool,
-    ) -> FetchResponse:
-        """Lay out the rows by topic; in a session only those that say something new."""
+    ) -> tuple[FetchResponse, list[FetchedPartition]]:
+        """Lay out the rows by topic, in a session only those that say something new; and return who got records."""
         topics: dict[tuple[str, bytes], list[PartitionData]] = {}
         served = []
         for key, ask in zip(keys, asks, strict=True):
@@ -296,15 +323,14 @@ class Fetching:
         if len(self._known) > 2 * len(asks) + 100:
             wanted = set(keys)
             self._known = {key: known for key, known in self._known.items() if key in wanted}
-        if session is not None:
-            session.turn(served)
-        return FetchResponse(
+        answer = FetchResponse(
             session_id=session.session_id if session is not None else INVALID_SESSION,
             responses=[
                 FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=partitions)
                 for (name, topic_id), partitions in topics.items()
             ],
         )
+        return answer, served
 
     def _without_news(self, key: Key) -> PartitionData:
         known = self._known.get(key) or _Known()
@@ -335,10 +361,42 @@ def within_bounds(frame: memoryview, body: memoryview, version: int, max_bytes: 
 _FIRST_WITHOUT_REPLICA = 15
 
 
-def framed(header: RequestHeader, request: Any) -> memoryview:
-    """Return a request as one frame, in a client's name."""
-    head = encode_request_header(header)
-    return memoryview(b"".join((head, *request.encode_parts(header.api_version))))
+def _named(request: FetchRequest) -> list[FetchedPartition]:
+    return list(asks_of(request))
+
+
+def _keys(
+    asks: list[FetchedPartition], knows: Callable[[TopicKey, int], bool]
+) -> tuple[list[Key], dict[TopicKey, None]]:
+    """Return the partitions, and the topics of which one is not known."""
+    keys = [(_topic_of(ask), ask.partition.partition) for ask in asks]
+    return keys, {topic: None for topic, partition in keys if not knows(topic, partition)}
+
+
+def _by_owner(
+    keys: list[Key], asks: list[FetchedPartition], leader: Callable[[TopicKey, int], int | None]
+) -> dict[int | None, dict[Key, FetchedPartition]]:
+    found: dict[int | None, dict[Key, FetchedPartition]] = {}
+    for key, ask in zip(keys, asks, strict=True):
+        found.setdefault(leader(*key), {})[key] = ask
+    return found
+
+
+def _put(
+    rows: dict[Key, PartitionData], found: dict[Key, PartitionData], wanted: dict[Key, FetchedPartition]
+) -> tuple[int, bool]:
+    """Put what was found and is wanted into ``rows``; return the bytes of its records, and whether one has failed."""
+    size, has_failed = 0, False
+    for key, row in found.items():
+        if key in wanted:
+            rows[key] = row
+            size += len(row.records or b"")
+            has_failed = has_failed or bool(row.error_code) or row.diverging_epoch is not None
+    return size, has_failed
+
+
+def _moved(rows: dict[Key, PartitionData]) -> dict[TopicKey, None]:
+    return {topic: None for (topic, _), row in rows.items() if row.error_code in MOVED}
 
 
 def _topic_of(ask: FetchedPartition) -> TopicKey:

@@ -7,7 +7,7 @@ nothing. Everything else whose outcome nobody knows ends the client's connection
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,18 +16,18 @@ from magnetar.client.errors import BrokerUnreachable, ClientError, NoConnection
 from magnetar.client.forwarding import ForwardingConnection, answer_to
 from magnetar.kafka.fetch_sessions import FetchSessions
 from magnetar.kafka.handlers import ROUTE_BY_KEY
-from magnetar.kafka.pace import paced
+from magnetar.kafka.pace import MANY_ROWS, paced
 from magnetar.kafka.shares.sessions import ShareSessions
 from magnetar.proxy.figures import RelayFigures
+from magnetar.proxy.kafka.apart import Apart, may_have_many_rows
 from magnetar.proxy.kafka.apis import APIS, Api, KeyRows, PartitionRows, Way, versions_of
 from magnetar.proxy.kafka.brokers import NoCoordinator
-from magnetar.proxy.kafka.fetching import MOVED, Fetching, framed, within_bounds, without_leader
-from magnetar.proxy.kafka.request import ProxiedRequest, as_it_came, written
+from magnetar.proxy.kafka.fetching import MOVED, Fetching, within_bounds, without_leader
+from magnetar.proxy.kafka.request import ProxiedRequest, as_it_came, framed, read_answer, written
 from magnetar.proxy.kafka.rewriting import REWRITTEN, Place, leaders
 from magnetar.proxy.kafka.routes import Routes, TopicKey
 from magnetar.proxy.kafka.sharing import Sharing
 from magnetar.proxy.kafka.spreading import (
-    codes_in,
     cut_keys,
     cut_partitions,
     join_keys,
@@ -35,7 +35,9 @@ from magnetar.proxy.kafka.spreading import (
     join_partitions,
     keys_of,
     partitions_of,
+    says,
     topic_key,
+    unknown_topics,
 )
 from magnetar.proxy.kafka.upstreams import Upstreams
 from magnetar.records.compression import Buffer
@@ -189,59 +191,68 @@ class Relay:
 
     async def answer(self, header: RequestHeader, frame: memoryview, body: memoryview) -> Sequence[Buffer]:
         """Return the parts of a request's answer. Raises `ClientError` where there can be none."""
+        with Apart() as apart:
+            return await self._answer(apart, header, frame, body)
+
+    async def _answer(
+        self, apart: Apart, header: RequestHeader, frame: memoryview, body: memoryview
+    ) -> Sequence[Buffer]:
         api = APIS[header.api_key]
         if header.api_key == ApiKey.API_VERSIONS:
             return await self._api_versions(header, frame)
         if header.api_key == ApiKey.FETCH:
-            request = await self._decoded(request_class(ApiKey.FETCH), body, header)
-            fetched = await self._fetching.fetch(request, header, self.routes, self.find_leaders)
-            return written(header, fetched)
+            request = await _decoded(apart, header, body)
+            many = may_have_many_rows(len(body))
+            fetched = await self._fetching.fetch(
+                apart, request, header, self.routes, self.find_leaders, has_many_rows=many
+            )
+            return await _written(apart, many, header, fetched)
         if header.api_key in (ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE):
-            return await self._shared(header, body)
+            return await self._shared(apart, header, body)
         if header.api_key == ApiKey.DESCRIBE_CONFIGS:
-            return await self._configs(header, frame, body)
+            return await self._configs(apart, header, frame, body)
         if api.way is Way.ANY:
-            return await self._passed(header, frame, self._anybody)
+            return await self._passed(apart, header, frame, self._anybody)
         if api.way is Way.CONTROLLER:
-            return await self._passed(header, frame, self._controller)
+            return await self._passed(apart, header, frame, self._controller)
         if api.way is Way.EVERY:
-            return await self._every(header, frame, api)
-        request = await self._decoded(request_class(header.api_key), body, header)
+            return await self._every(apart, header, frame, api)
+        request = await _decoded(apart, header, body)
         if api.way is Way.COORDINATOR or header.api_version < api.rows_from:
             key = getattr(request, api.key)
             if key is None:
-                return await self._passed(header, frame, self._anybody)
-            return await self._passed(header, frame, partial(self._coordinator, api.kind, key))
-        return await self._by_rows(header, frame, request, api)
+                return await self._passed(apart, header, frame, self._anybody)
+            return await self._passed(apart, header, frame, partial(self._coordinator, api.kind, key))
+        return await self._by_rows(apart, header, frame, request, api)
 
-    async def _shared(self, header: RequestHeader, body: memoryview) -> Sequence[Buffer]:
-        asked: Any = await self._decoded(request_class(header.api_key), body, header)
+    async def _shared(self, apart: Apart, header: RequestHeader, body: memoryview) -> Sequence[Buffer]:
+        asked = await _decoded(apart, header, body)
         answer: Any
         if header.api_key == ApiKey.SHARE_FETCH:
-            answer = await self._sharing.fetch(asked, header, self.routes, self.find_leaders)
+            answer = await self._sharing.fetch(apart, asked, header, self.routes, self.find_leaders)
         else:
-            answer = await self._sharing.acknowledge(asked, header, self.routes)
-        return written(header, answer)
+            answer = await self._sharing.acknowledge(apart, asked, header, self.routes)
+        many = may_have_many_rows(len(body)) or len(answer.responses) > MANY_ROWS
+        return await _written(apart, many, header, answer)
 
-    async def _configs(self, header: RequestHeader, frame: memoryview, body: memoryview) -> Sequence[Buffer]:
+    async def _configs(
+        self, apart: Apart, header: RequestHeader, frame: memoryview, body: memoryview
+    ) -> Sequence[Buffer]:
         """Tell of the one broker that clients know what the controller tells of itself."""
-        request: Any = await self._decoded(request_class(header.api_key), body, header)
-        own = str(self.place.node_id)
-        rows = [
-            row for row in request.resources if row.resource_type in _OF_BROKERS and row.resource_name == own
-        ]
-        controller = await self._controller(False) if rows else None
+        request = await _decoded(apart, header, body)
+        own, many = str(self.place.node_id), may_have_many_rows(len(body))
+        names_it = await apart.do(many, _names, request.resources, own)
+        controller = await self._controller(False) if names_it else None
         if controller is None:
-            return await self._passed(header, frame, self._anybody)
-        for row in rows:
-            row.resource_name = str(controller)
-        found = await self._try(header, framed(header, request), controller, may_fail=False)
+            return await self._passed(apart, header, frame, self._anybody)
+        await apart.do(many, _rename, request.resources, own, str(controller))
+        asked = await apart.do(many, framed, header, request)
+        found = await self._try(header, asked, controller, may_fail=False)
         assert found is not None
-        answer = await self._read(found, header)
-        for row in answer.results:
-            if row.resource_type in _OF_BROKERS and row.resource_name == str(controller):
-                row.resource_name = own
-        return written(header, answer)
+        answer = await _read(apart, header, found)
+        many = may_have_many_rows(len(found))
+        await apart.do(many, _rename, answer.results, str(controller), own)
+        return await _written(apart, many, header, answer)
 
     async def _anybody(self, again: bool) -> int | None:
         if again:
@@ -263,7 +274,11 @@ class Relay:
             return None  # whoever is asked says so in the words of this API
 
     async def _passed(
-        self, header: RequestHeader, frame: memoryview, choose: Callable[[bool], Awaitable[int | None]]
+        self,
+        apart: Apart,
+        header: RequestHeader,
+        frame: memoryview,
+        choose: Callable[[bool], Awaitable[int | None]],
     ) -> Sequence[Buffer]:
         """Pass a request on to one broker; once more if that is not there, or not the right one."""
         api = APIS[header.api_key]
@@ -274,11 +289,11 @@ class Relay:
                 continue
             if not looks:
                 return as_it_came(header, found)
-            answer = await self._read(found, header)
-            if not again and any(code in _ELSEWHERE for code in codes_in(answer)):
+            answer = await _read(apart, header, found)
+            if not again and await apart.do(may_have_many_rows(len(found)), says, answer, _ELSEWHERE):
                 self.figures.moved += 1
                 continue
-            return await self._retold(header, found, answer)
+            return await self._retold(apart, header, found, answer)
         raise AssertionError
 
     async def _try(
@@ -308,15 +323,16 @@ class Relay:
     # -- rows
 
     async def _by_rows(
-        self, header: RequestHeader, frame: memoryview, request: Any, api: Api
+        self, apart: Apart, header: RequestHeader, frame: memoryview, request: Any, api: Api
     ) -> Sequence[Buffer]:
         """Ask each broker for its rows; once more for all of them if some were not its own and that does no harm."""
+        many = may_have_many_rows(len(frame))
         for again in (False, True):
-            parts = await self._cut(request, api, again=again)
+            parts = await self._cut(apart, many, request, api, again=again)
             if len(parts) == 1:
                 frames = dict.fromkeys(parts, frame)
             else:
-                frames = {owner: framed(header, part) for owner, part in parts.items()}
+                frames = {owner: await apart.do(many, framed, header, part) for owner, part in parts.items()}
             may_ask_again = not again and header.api_key in _AGAIN
             found = await asyncio.gather(
                 *(self._try(header, each, owner, may_fail=may_ask_again) for owner, each in frames.items())
@@ -324,41 +340,55 @@ class Relay:
             there = [each for each in found if each is not None]
             if len(there) < len(found):
                 continue
-            answers = [await self._read(each, header) for each in there]
-            if may_ask_again and any(code in _ELSEWHERE for each in answers for code in codes_in(each)):
+            answers = [await _read(apart, header, each) for each in there]
+            has_many = may_have_many_rows(sum(map(len, there)))
+            if may_ask_again and await apart.do(has_many, _any_says, answers, _ELSEWHERE):
                 self.figures.moved += 1
                 continue
             if len(answers) == 1:
                 return as_it_came(header, there[0])
             if header.api_key == ApiKey.WRITE_TXN_MARKERS:
-                return written(header, join_markers(answers))
-            if isinstance(api.answered, PartitionRows):
-                return written(header, join_partitions(api.answered, answers))
-            return written(header, join_keys(_key_rows(api.answered), answers))
+                joined = await apart.do(has_many, join_markers, answers)
+            elif isinstance(api.answered, PartitionRows):
+                joined = await apart.do(has_many, join_partitions, api.answered, answers)
+            else:
+                joined = await apart.do(has_many, join_keys, _key_rows(api.answered), answers)
+            return await _written(apart, has_many, header, joined)
         raise AssertionError
 
-    async def _cut(self, request: Any, api: Api, *, again: bool) -> dict[int | None, Any]:
+    async def _cut(
+        self, apart: Apart, many: bool, request: Any, api: Api, *, again: bool
+    ) -> dict[int | None, Any]:
         routes = self.routes
         if isinstance(api.asked, PartitionRows):
-            rows = list(partitions_of(api.asked, request))
-            unknown = {topic for topic, index in rows if again or not routes.knows(topic, index)}
+            knows = _knows_nothing if again else routes.knows
+            unknown = await apart.do(many, unknown_topics, api.asked, request, knows)
             if again:
-                for topic in unknown:
+                async for topic in paced(unknown):
                     routes.forget(topic)
             if unknown:
                 await self.find_leaders(unknown)
-            return cut_partitions(api.asked, request, routes.leader) or {None: request}
+            return await apart.do(many, cut_partitions, api.asked, request, routes.leader) or {None: request}
         asked = _key_rows(api.asked)
-        owners = {key: await self._coordinator(api.kind, key, again) for key in keys_of(asked, request)}
-        return cut_keys(asked, request, owners.__getitem__) or {None: request}
+        keys = await apart.do(many, keys_of, asked, request)
+        if again:
+            async for key in paced(keys):
+                routes.forget_coordinator(api.kind, key)
+        owners = await self.upstreams.brokers.find_coordinators(api.kind, keys)
+        return await apart.do(many, cut_keys, asked, request, owners.__getitem__) or {None: request}
 
-    async def _every(self, header: RequestHeader, frame: memoryview, api: Api) -> Sequence[Buffer]:
+    async def _every(
+        self, apart: Apart, header: RequestHeader, frame: memoryview, api: Api
+    ) -> Sequence[Buffer]:
         await self.upstreams.brokers.find_nodes()
         found = await asyncio.gather(
             *(self._try(header, frame, node, may_fail=False) for node in tuple(self.routes.nodes))
         )
-        answers = [await self._read(each, header) for each in found if each is not None]
-        return written(header, join_keys(_key_rows(api.answered), answers))
+        there = [each for each in found if each is not None]
+        answers = [await _read(apart, header, each) for each in there]
+        many = may_have_many_rows(sum(map(len, there)))
+        joined = await apart.do(many, join_keys, _key_rows(api.answered), answers)
+        return await _written(apart, many, header, joined)
 
     # -- answers
 
@@ -366,41 +396,52 @@ class Relay:
         connection = await self.upstreams.reach(None)
         return api_versions_told(header, await self._asked(connection, frame, header))
 
-    async def _retold(self, header: RequestHeader, found: memoryview, answer: Any) -> Sequence[Buffer]:
+    async def _retold(
+        self, apart: Apart, header: RequestHeader, found: memoryview, answer: Any
+    ) -> Sequence[Buffer]:
         """Return an answer as clients of the proxy are told it; what it says of brokers is kept."""
         tell = REWRITTEN.get(header.api_key)
         if tell is None:
             return as_it_came(header, found)
         if header.api_key == ApiKey.METADATA:
-            await self._learn(answer)
+            await self.upstreams.brokers.learn(answer)
         elif header.api_key == ApiKey.DESCRIBE_CLUSTER:
             self.routes.learn_cluster(answer)
-        if len(found) <= _APART_BYTES:
-            tell(answer, self.place)
-            return written(header, answer)
+        many = may_have_many_rows(len(found))
+        await apart.do(many, tell, answer, self.place)
+        return await _written(apart, many, header, answer)
 
-        def retold() -> Sequence[Buffer]:
-            tell(answer, self.place)
-            return written(header, answer)
 
-        return await asyncio.get_running_loop().run_in_executor(None, retold)
+async def _read(apart: Apart, header: RequestHeader, frame: memoryview) -> Any:
+    return await apart.do(may_have_many_rows(len(frame)), read_answer, header, frame)
 
-    async def _learn(self, answer: Any) -> None:
-        topics, answer.topics = answer.topics, []
-        self.routes.learn(answer)
-        async for topic in paced(topics):
-            self.routes.learn_topic(topic)
-        answer.topics = topics
 
-    async def _read(self, frame: memoryview, header: RequestHeader) -> Any:
-        _, body = decode_response_header(frame, header.api_key, header.api_version)
-        return await self._decoded(response_class(header.api_key), body, header)
+async def _decoded(apart: Apart, header: RequestHeader, body: memoryview) -> Any:
+    message = request_class(header.api_key)
+    decode = partial(message.decode, body, header.api_version, max_elements=MAX_REQUEST_ELEMENTS)
+    return await apart.do(may_have_many_rows(len(body)), decode)
 
-    async def _decoded(self, message: Any, body: memoryview, header: RequestHeader) -> Any:
-        decode = partial(message.decode, body, header.api_version, max_elements=MAX_REQUEST_ELEMENTS)
-        if len(body) <= _APART_BYTES:
-            return decode()
-        return await asyncio.get_running_loop().run_in_executor(None, decode)
+
+async def _written(apart: Apart, many: bool, header: RequestHeader, answer: Any) -> Sequence[Buffer]:
+    return await apart.do(many, partial(written, has_many_rows=many), header, answer)
+
+
+def _any_says(answers: Sequence[Any], codes: Container[int]) -> bool:
+    return any(says(each, codes) for each in answers)
+
+
+def _knows_nothing(topic: TopicKey, partition: int) -> bool:
+    return False
+
+
+def _names(resources: Iterable[Any], broker: str) -> bool:
+    return any(row.resource_type in _OF_BROKERS and row.resource_name == broker for row in resources)
+
+
+def _rename(resources: Iterable[Any], before: str, after: str) -> None:
+    for row in resources:
+        if row.resource_type in _OF_BROKERS and row.resource_name == before:
+            row.resource_name = after
 
 
 def api_versions_told(header: RequestHeader, frame: memoryview) -> Sequence[Buffer]:

@@ -19,6 +19,7 @@ from magnetar.broker.memory import Account
 from magnetar.client.errors import ClientError
 from magnetar.client.forwarding import ForwardingConnection, answer_to
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.kafka.pace import MANY_ROWS, paced
 from magnetar.kafka.shares.sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -30,11 +31,12 @@ from magnetar.kafka.shares.sessions import (
     check_member,
     check_rows,
 )
-from magnetar.proxy.kafka.fetching import MOST_BYTES, MOVED, framed
+from magnetar.proxy.kafka.apart import Apart
+from magnetar.proxy.kafka.fetching import MOST_BYTES, MOVED
+from magnetar.proxy.kafka.request import framed, read_answer
 from magnetar.proxy.kafka.routes import Routes, TopicKey
 from magnetar.wire.kafka.errors import ErrorCode
-from magnetar.wire.kafka.header import RequestHeader, decode_response_header
-from magnetar.wire.kafka.messages import response_class
+from magnetar.wire.kafka.header import RequestHeader
 from magnetar.wire.kafka.messages import share_acknowledge_request as acknowledging
 from magnetar.wire.kafka.messages import share_acknowledge_response as acknowledged
 from magnetar.wire.kafka.messages import share_fetch_request as fetching
@@ -71,6 +73,13 @@ class _Member:
     seen: int = -1
     """Of `Routes.changes`; -1 if the owners are to be looked up anew."""
     turn: int = 0
+
+    def follow(self, partitions: Iterable[Where], leader: Callable[[TopicKey, int], int | None]) -> None:
+        """Take note of who leads what the session follows."""
+        self.owners = {each: leader(*each) for each in partitions}
+        for owner in self.owners.values():
+            if owner is not None:
+                self.leaders.setdefault(owner, _Leading())
 
     def cut(self, said: Said) -> dict[int, Said]:
         """Return by leader what is said of what it gave."""
@@ -113,6 +122,7 @@ class Sharing:
 
     async def fetch(
         self,
+        apart: Apart,
         request: fetching.ShareFetchRequest,
         header: RequestHeader,
         routes: Routes,
@@ -120,34 +130,32 @@ class Sharing:
     ) -> fetched.ShareFetchResponse:
         """Answer a ShareFetch."""
         try:
-            check_rows(request.topics)
-            check_rows(request.forgotten_topics_data)
-            said = _said(request.topics)
+            many = check_rows(request.topics) + check_rows(request.forgotten_topics_data) > MANY_ROWS
+            said = await apart.do(many, _said, request.topics)
             session, member = self._session(request, said)
             self._follow(request, session, member)
+            many = many or len(session.partitions) > MANY_ROWS
         except CoordinatorRefused as refused:
             return fetched.ShareFetchResponse(error_code=refused.code, error_message=str(refused))
         time = asyncio.get_running_loop().time
         until = time() + min(max(request.max_wait_ms, 0), _LONGEST_WAIT_MS) / 1000
         rows: dict[Where, Any] = {}
+        if many:
+            apart.keep(rows)
         answer = fetched.ShareFetchResponse()
         wait_ms = 0
         while True:
-            await self._find(session, member, routes, find_leaders)
-            parts = _fetches(request, member, said, wait_ms)
-            for where in said.keys() - {each for part in member.cut(said).values() for each in part}:
-                rows[where] = _fetch_row(where, acknowledge_error_code=ErrorCode.INVALID_RECORD_STATE)
+            await self._find(apart, many, session, member, routes, find_leaders)
+            parts = await apart.do(many, _fetches, request, member, said, wait_ms)
+            await apart.do(many, _answer_here, rows, member, said)
             said = {}  # once is enough
-            for where, owner in member.owners.items():
-                if owner is None:
-                    rows[where] = _fetch_row(where, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            refused_by = await self._gather(header, parts, member, routes, rows, answer)
+            refused_by = await self._gather(apart, many, header, parts, member, routes, rows, answer)
             if refused_by is not None:
                 self._forget(session)
                 return fetched.ShareFetchResponse(
                     error_code=refused_by.error_code, error_message=refused_by.error_message
                 )
-            has_news = any(row.acquired_records or row.error_code for row in rows.values())
+            has_news = await apart.do(many, _has_news, rows)
             only_says = request.max_records <= 0 or request.share_session_epoch == FINAL_EPOCH
             if has_news or only_says or session.deserted or time() >= until:
                 break
@@ -157,51 +165,37 @@ class Sharing:
             wait_ms = left_ms if len(parts) == 1 else min(left_ms, _MOMENT_MS)
         if request.share_session_epoch == FINAL_EPOCH:
             self._forget(session)
-        answer.responses = _by_topic(rows, fetched.ShareFetchableTopicResponse)
+        answer.responses = await apart.do(many, _by_topic, rows, fetched.ShareFetchableTopicResponse)
         return answer
 
     async def acknowledge(
-        self, request: acknowledging.ShareAcknowledgeRequest, header: RequestHeader, routes: Routes
+        self,
+        apart: Apart,
+        request: acknowledging.ShareAcknowledgeRequest,
+        header: RequestHeader,
+        routes: Routes,
     ) -> acknowledged.ShareAcknowledgeResponse:
         """Answer a ShareAcknowledge."""
         final = request.share_session_epoch == FINAL_EPOCH
         try:
-            check_rows(request.topics)
-            said = _said(request.topics)
+            many = check_rows(request.topics) > MANY_ROWS
+            said = await apart.do(many, _said, request.topics)
             if request.share_session_epoch == INITIAL_EPOCH:
                 raise CoordinatorRefused(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
             session, member = self._session(request, said)
         except CoordinatorRefused as refused:
             return acknowledged.ShareAcknowledgeResponse(error_code=refused.code, error_message=str(refused))
-        cut = member.cut(said)
-        parts = {
-            owner: _copied(
-                request,
-                share_session_epoch=FINAL_EPOCH if final else leading.next_epoch(),
-                topics=_topics(
-                    cut.get(owner, {}), acknowledging.AcknowledgeTopic, acknowledging.AcknowledgePartition
-                ),
-            )
-            for owner, leading in member.leaders.items()
-            if leading.epoch != INITIAL_EPOCH and (final or owner in cut)
-        }
-        rows: dict[Where, Any] = {
-            where: acknowledged.PartitionData(
-                partition_index=where.partition,
-                error_code=ErrorCode.INVALID_RECORD_STATE,
-                current_leader=acknowledged.LeaderIdAndEpoch(),
-            )
-            for where in said
-        }
+        parts = await apart.do(many, _acknowledgements, request, member, said, final)
+        rows = await apart.do(many, _not_held, said)
         answer = acknowledged.ShareAcknowledgeResponse()
-        refused_by = await self._gather(header, parts, member, routes, rows, answer)
+        refused_by = await self._gather(apart, many, header, parts, member, routes, rows, answer)
         if refused_by is not None or final:
             self._forget(session)
         if refused_by is not None:
             return acknowledged.ShareAcknowledgeResponse(
                 error_code=refused_by.error_code, error_message=refused_by.error_message
             )
-        answer.responses = _by_topic(rows, acknowledged.ShareAcknowledgeTopicResponse)
+        answer.responses = await apart.do(many, _by_topic, rows, acknowledged.ShareAcknowledgeTopicResponse)
         return answer
 
     # -- sessions
@@ -248,6 +242,8 @@ class Sharing:
 
     async def _find(
         self,
+        apart: Apart,
+        many: bool,
         session: ShareSession,
         member: _Member,
         routes: Routes,
@@ -256,19 +252,19 @@ class Sharing:
         """Know who leads what the session follows."""
         if member.seen == routes.changes:
             return
-        unknown = {each.topic_id for each in session.partitions if not routes.knows(*each)}
+        partitions = list(session.partitions)
+        unknown = await apart.do(many, _unknown, partitions, routes.knows)
         if unknown:
             await find_leaders(unknown)
         member.seen = routes.changes
-        member.owners = {each: routes.leader(*each) for each in session.partitions}
-        for owner in member.owners.values():
-            if owner is not None:
-                member.leaders.setdefault(owner, _Leading())
+        await apart.do(many, member.follow, partitions, routes.leader)
 
     # -- asking
 
     async def _gather(
         self,
+        apart: Apart,
+        many: bool,
         header: RequestHeader,
         parts: dict[int, Any],
         member: _Member,
@@ -277,7 +273,7 @@ class Sharing:
         answer: Any,
     ) -> Any | None:
         """Ask each leader for its part, and put what they answer together; give what one refused as a whole."""
-        waits = [self._ask(header, owner, part, member, routes) for owner, part in parts.items()]
+        waits = [self._ask(apart, many, header, owner, part, member, routes) for owner, part in parts.items()]
         refused = None
         try:
             for each in await asyncio.gather(*waits):
@@ -288,27 +284,22 @@ class Sharing:
                     continue
                 answer.acquisition_lock_timeout_ms = each.acquisition_lock_timeout_ms
                 answer.throttle_time_ms = max(answer.throttle_time_ms, each.throttle_time_ms)
-                for topic in each.responses:
-                    for row in topic.partitions:
-                        self._take(Where(topic.topic_id, row.partition_index), row, rows, member, routes)
+                async for topic_id in paced(await apart.do(many, _take, each, rows)):
+                    routes.forget(topic_id)
+                    member.seen = -1
         finally:
             self.held_bytes = 0
         return refused
 
-    @staticmethod
-    def _take(where: Where, row: Any, rows: dict[Where, Any], member: _Member, routes: Routes) -> None:
-        row.current_leader = type(row.current_leader)()
-        if row.error_code in MOVED or row.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
-            routes.forget(where.topic_id)
-            member.seen = -1
-        known = rows.get(where)
-        if known is not None and hasattr(row, "acknowledge_error_code") and not row.acknowledge_error_code:
-            row.acknowledge_error_code = known.acknowledge_error_code
-            row.acknowledge_error_message = known.acknowledge_error_message
-        rows[where] = row
-
     async def _ask(
-        self, header: RequestHeader, owner: int, part: Any, member: _Member, routes: Routes
+        self,
+        apart: Apart,
+        many: bool,
+        header: RequestHeader,
+        owner: int,
+        part: Any,
+        member: _Member,
+        routes: Routes,
     ) -> Any | None:
         """Return what a leader answers; None if it is not there, and nothing was said to it."""
         try:
@@ -317,27 +308,96 @@ class Sharing:
                 if part.share_session_epoch != INITIAL_EPOCH:
                     raise ClientError(f"the share session with broker {owner} has ended")
                 connection = self._connections[owner] = await self._connect(owner)
-            return await self._answered(connection, header, part)
+            return await self._answered(apart, many, connection, header, part)
         except ClientError:
             gone = self._connections.pop(owner, None)
             if gone is not None:
                 gone.close()
-            for each in self._members.values():  # it was every member's
+            for each in list(self._members.values()):  # it was every member's
                 leading = each.leaders.pop(owner, None)
-                for where in () if leading is None else leading.partitions:
-                    routes.forget(where.topic_id)
                 each.seen = -1
-            if _said(part.topics):
+                async for where in paced(() if leading is None else leading.partitions):
+                    routes.forget(where.topic_id)
+            if await apart.do(many, _said, part.topics):
                 raise
             return None
 
-    async def _answered(self, connection: ForwardingConnection, header: RequestHeader, part: Any) -> Any:
+    async def _answered(
+        self, apart: Apart, many: bool, connection: ForwardingConnection, header: RequestHeader, part: Any
+    ) -> Any:
         wait_s = getattr(part, "max_wait_ms", 0) / 1000
-        came = await answer_to(connection, framed(header, part), within_s=self._within_s + wait_s)
+        frame = await apart.do(many, framed, header, part)
+        came = await answer_to(connection, frame, within_s=self._within_s + wait_s)
         self.held_bytes += len(came)
-        _, body = decode_response_header(came, header.api_key, header.api_version)
-        message: Any = response_class(header.api_key)
-        return message.decode(body, header.api_version)
+        return await apart.do(many, read_answer, header, came)
+
+
+def _unknown(partitions: Iterable[Where], knows: Callable[[TopicKey, int], bool]) -> dict[TopicKey, None]:
+    """Return the topics of which a partition is not known."""
+    return {each.topic_id: None for each in partitions if not knows(*each)}
+
+
+def _answer_here(rows: dict[Where, Any], member: _Member, said: Said) -> None:
+    """Answer what no leader is asked."""
+    for where in said.keys() - {each for part in member.cut(said).values() for each in part}:
+        rows[where] = _fetch_row(where, acknowledge_error_code=ErrorCode.INVALID_RECORD_STATE)
+    for where, owner in member.owners.items():
+        if owner is None:
+            rows[where] = _fetch_row(where, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+def _has_news(rows: dict[Where, Any]) -> bool:
+    return any(row.acquired_records or row.error_code for row in rows.values())
+
+
+def _take(answer: Any, rows: dict[Where, Any]) -> dict[bytes, None]:
+    """Put what a leader answers into ``rows``; return the topics of which it leads no more what was thought."""
+    moved: dict[bytes, None] = {}
+    for topic in answer.responses:
+        for row in topic.partitions:
+            where = Where(topic.topic_id, row.partition_index)
+            row.current_leader = type(row.current_leader)()
+            if row.error_code in MOVED or row.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
+                moved[topic.topic_id] = None
+            known = rows.get(where)
+            if (
+                known is not None
+                and hasattr(row, "acknowledge_error_code")
+                and not row.acknowledge_error_code
+            ):
+                row.acknowledge_error_code = known.acknowledge_error_code
+                row.acknowledge_error_message = known.acknowledge_error_message
+            rows[where] = row
+    return moved
+
+
+def _acknowledgements(
+    request: acknowledging.ShareAcknowledgeRequest, member: _Member, said: Said, final: bool
+) -> dict[int, Any]:
+    """Return by leader what it is told."""
+    cut = member.cut(said)
+    return {
+        owner: _copied(
+            request,
+            share_session_epoch=FINAL_EPOCH if final else leading.next_epoch(),
+            topics=_topics(
+                cut.get(owner, {}), acknowledging.AcknowledgeTopic, acknowledging.AcknowledgePartition
+            ),
+        )
+        for owner, leading in member.leaders.items()
+        if leading.epoch != INITIAL_EPOCH and (final or owner in cut)
+    }
+
+
+def _not_held(said: Said) -> dict[Where, Any]:
+    return {
+        where: acknowledged.PartitionData(
+            partition_index=where.partition,
+            error_code=ErrorCode.INVALID_RECORD_STATE,
+            current_leader=acknowledged.LeaderIdAndEpoch(),
+        )
+        for where in said
+    }
 
 
 def _fetches(

@@ -5,7 +5,7 @@ A part of a request is a shallow copy with some of its rows; a joined answer is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 from copy import copy
 from typing import Any, TypeVar
 
@@ -33,6 +33,13 @@ def partitions_of(rows: PartitionRows, message: Any) -> Iterator[Row]:
         key = topic_key(rows, topic)
         for each in getattr(topic, rows.partitions):
             yield key, (getattr(each, rows.number) if rows.number else each)
+
+
+def unknown_topics(
+    rows: PartitionRows, message: Any, knows: Callable[[TopicKey, int], bool]
+) -> dict[TopicKey, None]:
+    """Return the topics of which a message names a partition that is not known, each once, in their order."""
+    return {key: None for key, index in partitions_of(rows, message) if not knows(key, index)}
 
 
 def _topics(path: str, message: Any) -> Iterable[Any]:
@@ -133,6 +140,11 @@ def _with(message: Any, field: str, value: Any) -> Any:
     made = copy(message)
     setattr(made, field, value)
     return made
+
+
+def says(message: Any, codes: Container[int]) -> bool:
+    """Whether an answer has one of the error codes, at any depth."""
+    return any(code in codes for code in codes_in(message))
 
 
 def codes_in(message: Any) -> Iterator[int]:
