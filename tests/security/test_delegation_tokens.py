@@ -264,3 +264,20 @@ async def test_what_has_ended_is_forgotten_everywhere() -> None:
     await until(lambda: other.all(0) == [second])
     with pytest.raises(TokenNotFound):
         await other.renew(one.proof(first), "a", 1, 1000)
+
+
+def test_by_another_token_of_its_owner_a_worker_is_the_same(
+    house: BrokerProcess, as_role: Callable[[str], Wire]
+) -> None:
+    """It may authenticate again so (KIP-368), and not as anybody else."""
+    first, second = (
+        as_role("alice").ask(CreateDelegationTokenRequest(max_lifetime_ms=60_000)) for _ in range(2)
+    )
+    of_bob = as_role("bob").ask(CreateDelegationTokenRequest(max_lifetime_ms=60_000))
+    with Wire(house.host_and_port) as wire:
+        for made in (first, second):
+            assert log_in(wire, made.token_id, password_of(made)).error_code == 0
+        assert wire.ask(MetadataRequest(topics=[]), 8).brokers
+        refused = log_in(wire, of_bob.token_id, password_of(of_bob))
+        assert refused.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert wire.is_closed()

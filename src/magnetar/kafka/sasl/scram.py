@@ -46,7 +46,9 @@ class ScramLogin:
                 f"Authentication failed during authentication due to invalid credentials with SASL mechanism "
                 f"{self._mechanism.name}"
             ) from None
-        self.proof = Proof(self._principal(), self._exchange.user)
+        principal = self._principal()
+        # By another token of the same owner it is the same client that authenticates again, as with Kafka.
+        self.proof = Proof(principal, principal.role)
         return answer
 
     def _principal(self) -> Principal:
