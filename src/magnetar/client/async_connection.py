@@ -80,7 +80,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         """
         async with self._room:
             async with self._turn:
-                await self._writable.wait()
+                await self._until_ready()
                 if self._error is not None:
                     raise self._error
                 answer = self._send(request, version, max_version)
@@ -91,6 +91,9 @@ class AsyncConnection(asyncio.BufferedProtocol):
                 self._fail(BrokerUnreachable(f"{self.place} did not answer {type(request).__name__} in time"))
                 assert self._error is not None
                 raise self._error from None
+
+    async def _until_ready(self) -> None:
+        await self._writable.wait()
 
     def _send(self, request: Message, version: int | None, max_version: int | None) -> asyncio.Future[Any]:
         parts = self._conversation.send(request, version, max_version=max_version)

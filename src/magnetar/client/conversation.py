@@ -34,6 +34,7 @@ _SIZE = Struct(">i")
 _ERROR = Struct(">h")
 _FORWARDED = Struct(">iii")
 _AS_IT_CAME = -1
+_OF_LOGINS = frozenset({SaslHandshakeRequest.API_KEY, SaslAuthenticateRequest.API_KEY})
 #: What to write for one request; long records are parts of their own.
 Parts: TypeAlias = tuple[bytes | memoryview, ...]
 _Opening: TypeAlias = Generator[tuple["Message", int | None], Any, None]
@@ -51,11 +52,14 @@ class Conversation:
         """Answers to what `send` sent, in that order; record batches in them are views of the bytes that came."""
         self.ready = False
         """Whether versions are known and the broker knows who we are: `send` is for then."""
+        self.session_ms = 0
+        """How long the broker said it will know that, from when it said so; 0 is for as long as we like (KIP-368)."""
         self._client_id = client_id
         self._versions = {ApiVersionsRequest.API_KEY: (0, ApiVersionsRequest.MAX_VERSION)}
         self._correlation = 0
         self._awaited: deque[tuple[int, int, int]] = deque()
         self._opening = self._open(security)
+        self._again: _Opening | None = None
         self._scratch = bytearray(_SCRATCH_BYTES)
         self._scratched = 0  # bytes in the scratch that are no whole frame yet
         self._frame: memoryview | None = None  # one frame, too long for the scratch, that is coming
@@ -115,6 +119,20 @@ class Conversation:
         parts = (encode_request_header(header), *request.encode_parts(version))
         self._awaited.append((request.API_KEY, version, self._correlation))
         return (_SIZE.pack(sum(map(len, parts))), *parts)
+
+    def log_in_again(self, security: ClientSecurity) -> bytes:
+        """Return what to write first to prove once more who we are (KIP-368); `receive` returns the rest.
+
+        Until `is_logging_in` is false again nothing else may be sent; what was sent before is answered before.
+        """
+        assert self.ready
+        self._again = self._log_in(security)
+        return b"".join(self._encode(*next(self._again)))
+
+    @property
+    def is_logging_in(self) -> bool:
+        """Whether what `log_in_again` has begun is not over."""
+        return self._again is not None
 
     # Answers.
 
@@ -182,13 +200,14 @@ class Conversation:
             answer = kind.decode(body, version)
         except WireError as error:
             raise BrokerUnreachable(f"{self.place} sent an answer that cannot be read: {error}") from None
-        if self.ready:
+        opening = self._opening if not self.ready else self._again if api_key in _OF_LOGINS else None
+        if opening is None:
             self.answers.append(answer)
             return b""
         try:
-            return b"".join(self._encode(*self._opening.send(answer)))
+            return b"".join(self._encode(*opening.send(answer)))
         except StopIteration:
-            self.ready = True
+            self.ready, self._again = True, None
             return b""
 
     def _check_correlation(self, correlation: int, awaited: int) -> None:
@@ -219,6 +238,7 @@ class Conversation:
         while True:
             answer = yield SaslAuthenticateRequest(auth_bytes=message), None
             check(answer.error_code, what, answer.error_message)
+            self.session_ms = answer.session_lifetime_ms
             try:
                 message = login.send(bytes(answer.auth_bytes))
             except StopIteration:

@@ -1,14 +1,15 @@
 """One connection to one broker for who stands between it and its clients: requests and answers pass as they are.
 
-It is `AsyncConnection` with three differences. Requests that others wrote are written as they came, and their answers
+It is `AsyncConnection` with four differences. Requests that others wrote are written as they came, and their answers
 handed over as they come, to a function and not to a waiting task. All connections of a loop receive into one memory.
-And who holds the answers is told how much they are, before they are whole, and may have reading stopped.
+Who holds the answers is told how much they are, before they are whole, and may have reading stopped. And where a broker
+lets in for a time only (KIP-368), it proves again who it is when it is next used towards the end of that time.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -18,11 +19,17 @@ from magnetar.client.errors import BrokerUnreachable, ClientError
 from magnetar.records.framing import SizedFrames, scratch_buffer
 
 if TYPE_CHECKING:
+    from magnetar.client.security import ClientSecurity
     from magnetar.client.settings import ClientSettings
     from magnetar.wire.kafka.message import Message
 
 #: Is given the answer as it came, or why there is none.
 Told: TypeAlias = Callable[[memoryview | None, ClientError | None], None]
+#: Gives what proves who we are, as it is now.
+Prove: TypeAlias = "Callable[[], Awaitable[ClientSecurity]]"
+_SESSION_PART = 0.85
+"""So much of a session passes before it is renewed, as with Java's client at the earliest."""
+_NEVER_S = float("inf")
 _SMALL_BYTES = 8 << 10
 _WRITE_HIGH_BYTES = 256 << 10
 _SCRATCH = scratch_buffer()
@@ -76,11 +83,29 @@ class ForwardingConnection(AsyncConnection):
         """Called with how many bytes came."""
         self.used_at = 0.0
         """When it was given back to who keeps it for others."""
+        self._prove: Prove | None = None
+        self._due_s = _NEVER_S
+        """When it is to be proved again who we are."""
+        self._proving: asyncio.Task[None] | None = None
+        self._proved: asyncio.Future[None] | None = None
+        """There while that is under way; requests wait in ``_held`` then."""
+        self._held: list[tuple[memoryview, Told | None, float]] = []
+        self._is_finishing = False
 
     @property
     def in_flight(self) -> int:
         """How many answers are still to come."""
-        return len(self._waiting)
+        return len(self._waiting) + len(self._held)
+
+    @property
+    def session_ms(self) -> int:
+        """How long the broker lets in who was proved at the beginning; 0 is for as long as it likes."""
+        return self._conversation.session_ms
+
+    def keep_logged_in(self, session_ms: int, prove: Prove) -> None:
+        """Have it prove again who we are, by what ``prove`` gives then, when it is used late in a session."""
+        self._prove = prove
+        self._due_s = self._loop.time() + session_ms / 1000 * _SESSION_PART if session_ms else _NEVER_S
 
     @property
     def is_writable(self) -> bool:
@@ -113,6 +138,21 @@ class ForwardingConnection(AsyncConnection):
             if told is not None:
                 told(None, self._error)
             return
+        if self._loop.time() >= self._due_s:
+            self._log_in_again()
+        if self._proved is not None:
+            self._held.append((frame, told, within_s))
+        else:
+            self._forward(frame, told, within_s)
+
+    def tell(self, request: Message) -> None:
+        """Send a request of our own whose answer nobody waits for, if the connection is there."""
+        if self._error is None and self._proved is None and self._transport is not None:
+            parts = self._conversation.send(request)
+            self._waiting.append(cast("asyncio.Future[Any]", _Slot(_unheard, _NEVER_S)))
+            self._transport.write(b"".join(parts))
+
+    def _forward(self, frame: memoryview, told: Told | None, within_s: float) -> None:
         parts = self._conversation.forward(frame, is_answered=told is not None)
         if told is not None:
             self._waiting.append(cast("asyncio.Future[Any]", _Slot(told, self._loop.time() + within_s)))
@@ -132,6 +172,58 @@ class ForwardingConnection(AsyncConnection):
             first = self._waiting[0]
             if isinstance(first, _Slot) and now > first.deadline:
                 self._fail(BrokerUnreachable(f"{self.place} did not answer in time"))
+        elif self._proved is not None:
+            if self._due_s == _NEVER_S:
+                self._due_s = now + self._settings.request_timeout_s
+            elif now > self._due_s:
+                self._fail(BrokerUnreachable(f"{self.place} did not let in again in time"))
+
+    # Proving again who we are.
+
+    def _log_in_again(self) -> None:
+        if self._proved is None:
+            self._due_s = _NEVER_S
+            self._proved = self._loop.create_future()
+            self._proving = asyncio.ensure_future(self._begin_again())
+
+    async def _begin_again(self) -> None:
+        assert self._prove is not None
+        try:
+            security = await self._prove()
+            if self._error is None and self._transport is not None:
+                self._transport.write(self._conversation.log_in_again(security))
+        except ClientError as error:
+            self._fail(error)
+
+    @property
+    def _has_proved(self) -> bool:
+        """Whether what was begun is over: it begins once it is known what proves us."""
+        assert self._proving is not None
+        return self._proving.done() and not self._conversation.is_logging_in
+
+    def _logged_in(self) -> None:
+        """It is known again who we are: what waited is sent."""
+        assert self._prove is not None
+        self.keep_logged_in(self._conversation.session_ms, self._prove)
+        held = self._end_of_wait()
+        for frame, told, within_s in held:
+            self._forward(frame, told, within_s)
+        if self._is_finishing:
+            self.finish()
+
+    def _end_of_wait(self) -> list[tuple[memoryview, Told | None, float]]:
+        proved, self._proved = self._proved, None
+        held, self._held = self._held, []
+        if proved is not None and not proved.done():
+            proved.set_result(None)
+        return held
+
+    async def _until_ready(self) -> None:
+        await super()._until_ready()
+        if self._error is None and self._loop.time() >= self._due_s:
+            self._log_in_again()
+        while self._proved is not None:
+            await asyncio.shield(self._proved)
 
     def read(self, wanted: bool) -> None:
         """Go on or stop reading."""
@@ -148,6 +240,10 @@ class ForwardingConnection(AsyncConnection):
         for each in self._waiting:
             if isinstance(each, _Slot):
                 each.told = None
+        if self._held and self._error is None:
+            self._is_finishing = True
+            self._held = [(frame, told and _unheard, within_s) for frame, told, within_s in self._held]
+            return
         if self._transport is not None and self._error is None:
             self.read(True)
             self._transport.close()
@@ -171,6 +267,8 @@ class ForwardingConnection(AsyncConnection):
                 if reply and self._transport is not None:
                     self._transport.write(reply)
                 self._hand_over()
+                if self._proved is not None and self._has_proved:
+                    self._logged_in()
         except ClientError as error:
             self._fail(error)
         # Of most answers nothing is left when they have been handed over, and nothing was before.
@@ -190,6 +288,9 @@ class ForwardingConnection(AsyncConnection):
     def _fail(self, error: ClientError) -> None:
         super()._fail(error)
         self._frames.close()
+        for _, told, _ in self._end_of_wait():
+            if told is not None:
+                told(None, error)
         self.on_change()
 
 
@@ -199,6 +300,10 @@ def _heard(nbytes: int) -> None:
 
 def _nothing() -> None:
     """Nobody wants to know."""
+
+
+def _unheard(answer: memoryview | None, error: ClientError | None) -> None:
+    """Nobody waits for this one."""
 
 
 def answer_to(

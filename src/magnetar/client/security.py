@@ -52,6 +52,8 @@ class ClientSecurity:
     mechanism: str | None = None
     username: str = ""
     password: str = field(default="", repr=False)
+    tokenauth: bool = False
+    """Whether it is a delegation token: ``username`` is its id, ``password`` base64 of its HMAC (KIP-48)."""
 
     def context(self) -> ssl.SSLContext:
         """Return what TLS needs; raises ``OSError`` and ``ssl.SSLError`` for files that are missing or no PEM."""
@@ -66,7 +68,8 @@ class ClientSecurity:
         assert self.mechanism is not None
         if self.mechanism == "PLAIN":
             return _plain(self.username, self.password)
-        return _scram(_SCRAM_OF_ALL[self.mechanism], self.username, self.password)
+        more = ",tokenauth=true" if self.tokenauth else ""
+        return _scram(_SCRAM_OF_ALL[self.mechanism], self.username, self.password, more)
 
 
 def parse_security(given: Mapping[str, str]) -> ClientSecurity:
@@ -132,14 +135,14 @@ def _plain(username: str, password: str) -> Login:
     yield f"\0{username}\0{password}".encode()
 
 
-def _scram(algorithm: str, username: str, password: str) -> Login:
+def _scram(algorithm: str, username: str, password: str, extensions: str) -> Login:
     """SCRAM without channel binding (RFC 5802), as Kafka has it."""
 
     def mac(key: bytes, message: bytes) -> bytes:
         return hmac.new(key, message, algorithm).digest()
 
     nonce = secrets.token_urlsafe(24)
-    bare = f"n={username.replace('=', '=3D').replace(',', '=2C')},r={nonce}"
+    bare = f"n={username.replace('=', '=3D').replace(',', '=2C')},r={nonce}{extensions}"
     said = yield f"n,,{bare}".encode()
     try:
         challenge = said.decode()

@@ -76,6 +76,15 @@ class ProxySettings(HandlerSettings):
     proxy_idle_connections: int = setting(
         8,
         Kind.INT,
-        "Connections to one broker that are kept for the next client with the same name and password, or with none.",
+        "Connections to one broker that are kept for the next client with the same name and password, or with none. "
+        "Those of who logs in by SCRAM are not.",
         rule=at_least(0),
+    )
+    proxy_delegation_token_lifetime_ms: int = setting(
+        600_000,
+        Kind.INT,
+        "How long a delegation token lasts with which a client that logs in by SCRAM reaches further brokers; one that "
+        "needs it for longer is given another after half of that. So long it outlives a proxy that is killed.",
+        unit="ms",
+        rule=at_least(1000),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.slices import batched
@@ -67,11 +67,14 @@ class Brokers:
         request_s: float,
         idle: int,
         opened: Callable[[ForwardingConnection], None] = lambda connection: None,
+        routes: Routes | None = None,
     ) -> None:
-        self.routes = Routes()
+        self.routes = routes or Routes()
         self.request_s = request_s
         self.clients = 0
         """How many clients of this name there are."""
+        self.make_tokens = False
+        """Whether it is known that they make delegation tokens."""
         self._bootstrap = list(bootstrap)
         self._settings = ClientSettings(
             bootstrap=(), client_id="magnetar-proxy", request_timeout_s=connect_s, security=security
@@ -87,11 +90,20 @@ class Brokers:
         return Brokers(
             self._bootstrap,
             security,
-            connect_s=self._settings.request_timeout_s,
+            connect_s=self.connect_s,
             request_s=self.request_s,
             idle=self._max_idle,
             opened=self._opened,
         )
+
+    @property
+    def connect_s(self) -> float:
+        """How long a broker may take to let in."""
+        return self._settings.request_timeout_s
+
+    async def security(self) -> ClientSecurity:
+        """Return how connections of this name are opened, as it is now."""
+        return self._settings.security
 
     def renamed(self, mechanism: str, said: Sequence[bytes]) -> ClientSecurity:
         """Return how connections are opened for who has said this by a mechanism of SASL."""
@@ -115,7 +127,12 @@ class Brokers:
             connection = idle.pop()
             if not connection.closed:
                 return connection
-        made: ForwardingConnection = await ForwardingConnection.connect(*address, self._settings)  # type: ignore[assignment]
+        return await self._open(address)
+
+    async def _open(self, address: Address) -> ForwardingConnection:
+        settings = replace(self._settings, security=await self.security())
+        made: ForwardingConnection = await ForwardingConnection.connect(*address, settings)  # type: ignore[assignment]
+        made.keep_logged_in(made.session_ms, self.security)
         self._opened(made)
         return made
 

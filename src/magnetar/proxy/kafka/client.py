@@ -113,6 +113,7 @@ class ProxiedClient:
         self.relay = relay(self)
         self._producing = BatchRelay(self.relay, self._answered, self._failed)
         upstreams.on_change = self._upstream_changed
+        upstreams.on_end = self.refuse
         if login is None:
             frames.allow(allow_bytes)
 
@@ -209,6 +210,8 @@ class ProxiedClient:
         if self._login is not None and not self._login.is_done and header.api_key not in _BEFORE_LOGIN:
             self.refuse(f"API key {header.api_key} before authentication")
             return ENDED
+        if self._login is not None and self._login.is_done and not self._may_ask(header.api_key):
+            return ENDED
         if self._is_gone and ROUTE_BY_KEY[header.api_key].asks:
             return SERVING
         self.client_id = header.client_id or ""
@@ -228,6 +231,15 @@ class ProxiedClient:
         elif not self.relay.begin(request, frame, body, self._answered, self._failed):
             self._task(request, self._run(request, frame, body))
         return SERVING
+
+    def _may_ask(self, api_key: int) -> bool:
+        """Whether a client that was let in has not to prove again who it is (KIP-368); it is let go otherwise."""
+        assert self._login is not None
+        if self._login.is_speaking and api_key != ApiKey.SASL_AUTHENTICATE:
+            self.refuse(f"API key {api_key} between SaslHandshake and SaslAuthenticate")
+        elif api_key not in _BEFORE_LOGIN and self._login.has_expired(asyncio.get_running_loop().time()):
+            self.refuse("the session has ended, and the client has not authenticated again")
+        return not self.has_ended
 
     async def _run(self, request: ProxiedRequest, frame: memoryview, body: memoryview) -> None:
         header = request.header

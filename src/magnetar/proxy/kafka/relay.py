@@ -22,6 +22,7 @@ from magnetar.proxy.figures import RelayFigures
 from magnetar.proxy.kafka.apart import Apart, may_have_many_rows
 from magnetar.proxy.kafka.apis import APIS, Api, KeyRows, PartitionRows, Way, versions_of
 from magnetar.proxy.kafka.brokers import NoCoordinator
+from magnetar.proxy.kafka.delegated import GONE, LoginEnded
 from magnetar.proxy.kafka.fetching import MOVED, Fetching, within_bounds, without_leader
 from magnetar.proxy.kafka.request import ProxiedRequest, as_it_came, framed, read_answer, written
 from magnetar.proxy.kafka.rewriting import REWRITTEN, Place, leaders
@@ -66,6 +67,15 @@ _AGAIN = frozenset(
     }
 )
 """By rows, and as good when done twice."""
+_OF_TOKENS = frozenset(
+    {
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        ApiKey.DESCRIBE_DELEGATION_TOKEN,
+    }
+)
+"""What nobody may do who was let in by a token (KIP-48)."""
 _NO_SESSION = -1
 _OF_BROKERS = (4, 8)
 """Types of resources: a broker, and its loggers."""
@@ -211,6 +221,8 @@ class Relay:
             return await self._shared(apart, header, body)
         if header.api_key == ApiKey.DESCRIBE_CONFIGS:
             return await self._configs(apart, header, frame, body)
+        if header.api_key in _OF_TOKENS and self.upstreams.own is not None:
+            return await self._by_own(header, frame, self.upstreams.own)
         if api.way is Way.ANY:
             return await self._passed(apart, header, frame, self._anybody)
         if api.way is Way.CONTROLLER:
@@ -224,6 +236,13 @@ class Relay:
                 return await self._passed(apart, header, frame, self._anybody)
             return await self._passed(apart, header, frame, partial(self._coordinator, api.kind, key))
         return await self._by_rows(apart, header, frame, request, api)
+
+    async def _by_own(
+        self, header: RequestHeader, frame: memoryview, own: ForwardingConnection
+    ) -> Sequence[Buffer]:
+        if own.closed:
+            raise LoginEnded(GONE)
+        return as_it_came(header, await self._asked(own, frame, header))
 
     async def _shared(self, apart: Apart, header: RequestHeader, body: memoryview) -> Sequence[Buffer]:
         asked = await _decoded(apart, header, body)

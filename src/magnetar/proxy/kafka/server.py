@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
 from magnetar.broker.connections import Connections
 from magnetar.broker.idle_poll import IdlePoll
@@ -21,9 +22,11 @@ from magnetar.kafka.shares.sessions import ShareSessions
 from magnetar.proxy.figures import RelayFigures
 from magnetar.proxy.kafka.brokers import Brokers, name_of
 from magnetar.proxy.kafka.client import ProxiedClient
+from magnetar.proxy.kafka.delegated import DelegatedBrokers
 from magnetar.proxy.kafka.login import ProxyLogin
 from magnetar.proxy.kafka.relay import Relay
 from magnetar.proxy.kafka.rewriting import Place
+from magnetar.proxy.kafka.routes import Routes
 from magnetar.proxy.kafka.upstreams import Upstreams
 from magnetar.proxy.settings import ProxySettings
 from magnetar.records.compression import Buffer
@@ -66,6 +69,8 @@ class KafkaProxy:
         )
         """As who is nobody in particular sees them."""
         self._named: dict[bytes, Brokers] = {}
+        self._routes_of: WeakValueDictionary[str, Routes] = WeakValueDictionary()
+        """By user of SCRAM, whose connections share nothing else."""
         self._sessions = FetchSessions(
             settings.of(KafkaSettings).max_incremental_fetch_session_cache_slots,
             settings.connections.memory_requests_bytes // _SESSIONS_PART // ROW_BYTES,
@@ -110,10 +115,17 @@ class KafkaProxy:
             found = self._named[name] = self.brokers.named(self.brokers.renamed(mechanism, said))
         return found
 
+    def delegated(self, mechanism: str, user: str, own: ForwardingConnection) -> Brokers:
+        """Return the brokers as one client sees them whom SCRAM has let in as ``user`` on its ``own`` connection."""
+        routes = self._routes_of.setdefault(user, Routes())
+        security = self.brokers.renamed(mechanism, ())
+        lifetime_ms = self._own.proxy_delegation_token_lifetime_ms
+        return DelegatedBrokers(self.brokers, security, own, routes, lifetime_ms)
+
     def client(self, socket: ProxiedSocket, listener: Listener, peer: str, reading: Reading) -> ProxiedClient:
         """Return what goes on with a new client."""
         upstreams = Upstreams(None if listener.sasl else self.brokers)
-        login = ProxyLogin(self.brokers, self.named, upstreams) if listener.sasl else None
+        login = ProxyLogin(self.brokers, self.named, self.delegated, upstreams) if listener.sasl else None
         place = Place(self._own.proxy_node_id, listener.advertised.host, listener.advertised.port)
         return ProxiedClient(
             upstreams,

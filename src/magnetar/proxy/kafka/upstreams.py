@@ -8,6 +8,7 @@ from collections.abc import Callable
 from magnetar.client.errors import NoConnection
 from magnetar.client.forwarding import ForwardingConnection
 from magnetar.proxy.kafka.brokers import Brokers
+from magnetar.proxy.kafka.delegated import DelegatedBrokers
 from magnetar.proxy.kafka.routes import Address
 
 
@@ -18,6 +19,8 @@ class Upstreams:
         self._brokers = brokers
         self.on_change: Callable[[], None] = _nothing
         """Called when bytes of one of them came or went, or it broke."""
+        self.on_end: Callable[[str], None] = _ended
+        """Called when nothing more can be asked in the client's name, with why."""
         self._of_node: dict[int, ForwardingConnection] = {}
         self._any: ForwardingConnection | None = None
         self._addresses: dict[ForwardingConnection, Address] = {}
@@ -34,6 +37,11 @@ class Upstreams:
         return self._brokers
 
     @property
+    def own(self) -> ForwardingConnection | None:
+        """The connection on which the client proved who it is, where others are opened by a token of its."""
+        return self._brokers.own if isinstance(self._brokers, DelegatedBrokers) else None
+
+    @property
     def held_bytes(self) -> int:
         """What has come and is not whole, and what brokers do not take."""
         return sum(each.held_bytes for each in self._addresses)
@@ -43,6 +51,8 @@ class Upstreams:
         self.close()
         brokers.clients += 1
         self._brokers, self._any = brokers, connection
+        if isinstance(brokers, DelegatedBrokers):
+            brokers.on_end = lambda why: self.on_end(why)
         self._use(connection, address)
 
     def read(self, wanted: bool) -> None:
@@ -79,9 +89,7 @@ class Upstreams:
         brokers = self.brokers
         if node is None:
             return self._use(*await brokers.connect_anywhere())
-        address = brokers.routes.nodes.get(node)
-        if address is None:
-            raise NoConnection(f"broker {node} is not there")
+        address = self._address(node)
         return self._use(await brokers.connect(address), address)
 
     async def _open(self, node: int | None) -> ForwardingConnection:
@@ -89,8 +97,18 @@ class Upstreams:
             there = next((each for each in self._of_node.values() if not each.closed), None)
             self._any = there or await self.connect(None)
             return self._any
-        made = self._of_node[node] = await self.connect(node)
+        first = self._any
+        if first is not None and not first.closed and self._addresses.get(first) == self._address(node):
+            made = self._of_node[node] = first
+        else:
+            made = self._of_node[node] = await self.connect(node)
         return made
+
+    def _address(self, node: int) -> Address:
+        address = self.brokers.routes.nodes.get(node)
+        if address is None:
+            raise NoConnection(f"broker {node} is not there")
+        return address
 
     def _use(self, connection: ForwardingConnection, address: Address) -> ForwardingConnection:
         for gone in [each for each in self._addresses if each.closed]:
@@ -125,4 +143,8 @@ class Upstreams:
 
 
 def _nothing() -> None:
+    """Nobody wants to know."""
+
+
+def _ended(why: str) -> None:
     """Nobody wants to know."""
