@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Final
 
@@ -10,11 +11,15 @@ from magnetar.broker.producers import EndTransactionMarker, ProducerStates
 from magnetar.ledger.port import ManagedLedger, StoredEntry
 from magnetar.records.batch import CONTROL, NO_LEADER_EPOCH, TRANSACTIONAL, BatchHeader, read_header
 from magnetar.records.control import read_marker
-from magnetar.records.entry import decode_entry, kafka_payload_at
+from magnetar.records.entry import decode_entry, kafka_payload_at, payload_at
 from magnetar.records.pulsar_transactions import COMMIT_MARKER, is_transactions
 
 PULSAR = "pulsar"
 _READ_BYTES: Final = 4 << 20
+_LARGE_BYTES: Final = 64 << 10
+"""Metadata beyond that are not read between other things: such are tens of thousands of properties."""
+_TURN_S: Final = 0.002
+"""After which others have a turn, seconds."""
 _log = logging.getLogger("magnetar.broker")
 
 
@@ -22,12 +27,22 @@ async def load(log: ManagedLedger) -> ProducerStates:
     """Return the producers' states at the log's end, and have the log know its transactions; raises ``LedgerError``."""
     states, known_to = from_snapshot(log)
     offset = max(known_to, log.log_start_offset)
+    clock = asyncio.get_running_loop().time
+    until_s = clock() + _TURN_S
     while offset < log.log_end_offset:
         entries = await log.read(offset, max_bytes=_READ_BYTES)
         if not entries:
             break
         for entry in entries:
-            header = producer_header(entry)
+            if clock() > until_s:
+                await asyncio.sleep(0)
+                until_s = clock() + _TURN_S
+            if len(entry.data) > _LARGE_BYTES and payload_at(entry.data) > _LARGE_BYTES:
+                header = await asyncio.to_thread(
+                    producer_header, entry
+                )  # of a time when nothing bounded that
+            else:
+                header = producer_header(entry)
             if header is not None and header.producer_id >= 0 and header.base_offset >= offset:
                 replay(states, header, entry)
         offset = entries[-1].last_offset + 1

@@ -174,6 +174,7 @@ _BYTES = frozenset(
 _BOOLS = frozenset(("partition_key_b64_encoded", "null_value", "null_partition_key", "compacted_out"))
 _PROPERTIES, _ENCRYPTION_KEYS, _NUM_MESSAGES = 4, 13, 11
 _SINGLE_PROPERTIES = 1
+_NAME_TAG, _VALUE_TAG = 0x0A, 0x12
 
 
 def decode_metadata(
@@ -224,6 +225,17 @@ def _take(values: dict[str, bytes | int | bool], name: str, value: int | memoryv
 def _property(value: int | memoryview) -> Property:
     if isinstance(value, int):
         raise EntryCorrupt("a property that is a number")
+    said = bytes(value)
+    if (
+        len(said) >= 4 and said[0] == _NAME_TAG
+    ):  # as all clients write it: a name, then a value, both of few bytes
+        at = 2 + said[1]
+        if (
+            at < len(said) - 1
+            and said[at] == _VALUE_TAG
+            and said[at + 1] == len(said) - at - 2 < 0x80 > said[1]
+        ):
+            return said[2:at], said[at + 2 :]
     pair = {number: bytes(each) for number, each in fields(value, 0, len(value)) if not isinstance(each, int)}
     return pair.get(1, b""), pair.get(2, b"")
 
@@ -236,12 +248,12 @@ def fields(data: Buffer, at: int, end: int) -> Iterator[tuple[int, int | memoryv
     try:
         while at < end:
             start = at
-            key, at = decode_unsigned(view, at)
+            key, at = (view[at], at + 1) if view[at] < 0x80 else decode_unsigned(view, at)
             value: int | memoryview
             if key & 7 == 0:
                 value, at = decode_unsigned(view, at)
             elif key & 7 == 2:
-                size, at = decode_unsigned(view, at)
+                size, at = (view[at], at + 1) if at < end and view[at] < 0x80 else decode_unsigned(view, at)
                 value, at = view[at : at + size], at + size
             elif key & 7 in (1, 5):
                 size = 8 if key & 7 == 1 else 4
