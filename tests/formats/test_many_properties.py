@@ -126,3 +126,12 @@ def test_properties_are_read_however_they_are_written(pairs: list[tuple[bytes, b
         both = field(1, name), field(2, value)
         said += field(4, b"".join(reversed(both) if turned else both))
     assert decode_metadata(said).properties == tuple(pairs)
+
+
+def test_of_what_a_property_says_twice_the_last_counts() -> None:
+    """As with protobuf; the short way is for those that are a name, a value and no more."""
+    said = encode_metadata(MessageMetadata(b"p", 0, NOW))
+    twice = b"\x0a\x01k\x12\x01a\x12\x01b"
+    more = b"\x0a\x01k\x12\x01a\x18\x05"
+    said += bytes([0x22, len(twice)]) + twice + bytes([0x22, len(more)]) + more
+    assert decode_metadata(said).properties == ((b"k", b"b"), (b"k", b"a"))

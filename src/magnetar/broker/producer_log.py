@@ -37,10 +37,9 @@ async def load(log: ManagedLedger) -> ProducerStates:
             if clock() > until_s:
                 await asyncio.sleep(0)
                 until_s = clock() + _TURN_S
+            # Of a time when nothing bounded that:
             if len(entry.data) > _LARGE_BYTES and payload_at(entry.data) > _LARGE_BYTES:
-                header = await asyncio.to_thread(
-                    producer_header, entry
-                )  # of a time when nothing bounded that
+                header = await asyncio.to_thread(producer_header, entry)
             else:
                 header = producer_header(entry)
             if header is not None and header.producer_id >= 0 and header.base_offset >= offset:
