@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,9 @@ def cluster(home: Path) -> Iterator[ClusterProcess]:
 
 @pytest.fixture(scope="module")
 def proxy(home: Path, cluster: ClusterProcess) -> Iterator[ProxyProcess]:
-    with ProxyProcess(home, cluster, *LISTENS) as made:
+    # The last broker is asked first: it is not the controller.
+    first = f"proxy.bootstrap.servers={','.join(reversed(cluster.served['kafka']))}"
+    with ProxyProcess(home, cluster, *LISTENS, first) as made:
         yield made
         assert "Traceback" not in made.log.read_text()
 
@@ -201,17 +203,17 @@ def address(at: ClusterProcess | ProxyProcess) -> tuple[str, int]:
     return host, int(port)
 
 
-def produce_request(topic: str) -> ProduceRequest:
+def produce_request(topic: str, partitions: Iterable[int] = range(PARTITIONS)) -> ProduceRequest:
     """One record for each partition."""
-    rows = [PartitionProduceData(index=each, records=ONE) for each in range(PARTITIONS)]
+    rows = [PartitionProduceData(index=each, records=ONE) for each in partitions]
     return ProduceRequest(
         acks=-1, timeout_ms=20_000, topic_data=[TopicProduceData(name=topic, partition_data=rows)]
     )
 
 
-def produce_to_all(wire: Wire, topic: str) -> list[int]:
+def produce_to_all(wire: Wire, topic: str, partitions: Iterable[int] = range(PARTITIONS)) -> list[int]:
     """Write a record to each partition in one request; the codes that came, by partition."""
-    answer = wire.ask(produce_request(topic), 9)
+    answer = wire.ask(produce_request(topic, partitions), 9)
     rows = [row for each in answer.responses for row in each.partition_responses]
     return [row.error_code for row in sorted(rows, key=lambda row: row.index)]
 
@@ -367,6 +369,9 @@ def test_there_is_a_token_only_while_it_is_needed(
     with Wire(address(proxy)) as wire:
         assert log_in(wire, user, "secret", more="").error_code == 0
         assert wire.ask(MetadataRequest(topics=[]), 9).brokers
+        leads = AdminClient(as_root(cluster)).list_topics(topic, PATIENCE_S).topics[topic].partitions
+        here = [number for number, each in leads.items() if each.leader == 3]
+        assert produce_to_all(wire, topic, here) == [0] * len(here)
         assert tokens_of(cluster, user) == []
         assert produce_to_all(wire, topic) == [0] * PARTITIONS
         (made,) = tokens_of(cluster, user)
@@ -643,6 +648,7 @@ def test_clients_that_prove_again_who_they_are_are_never_cut_off(
     producer = ck.Producer(
         {**client, "enable.idempotence": True, "error_cb": lambda error: errors.append(error.str())}
     )
+    log_before = len(strict.log.read_text())
     ends = time.monotonic() + 9
     count = 0
     while time.monotonic() < ends:
@@ -661,6 +667,7 @@ def test_clients_that_prove_again_who_they_are_are_never_cut_off(
     assert not failed
     assert not errors
     assert "did not let in again" not in in_front.log.read_text()
+    assert "authentication failed" not in strict.log.read_text()[log_before:]
     del producer
     assert len(read(client, topic, count)) == count
     no_tokens_are_left(strict, user)
@@ -717,6 +724,35 @@ def test_nobody_becomes_somebody_else_on_the_way(strict: ClusterProcess, in_fron
         assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert "not supported for re-authentication" in answer.error_message
         assert wire.is_closed()
+
+
+def test_nothing_is_asked_before_it_is_proved_again(strict: ClusterProcess, in_front: ProxyProcess) -> None:
+    topic, user = prepared(strict)
+    for mechanism in ("PLAIN", BOTH[0]):
+        with Wire(address(in_front)) as wire:
+            if mechanism == "PLAIN":
+                assert say(wire, f"token:{token('root')}").error_code == 0  # type: ignore[attr-defined]
+            else:
+                assert log_in(wire, user, "secret", more="").error_code == 0
+            assert produce_to_all(wire, topic) == [0] * PARTITIONS
+            assert wire.ask(SaslHandshakeRequest(mechanism=mechanism), 1).error_code == 0
+            wire.send(frame(request_bytes(produce_request(topic), 9)))
+            assert wire.is_closed()
+
+
+def test_whose_broker_has_gone_does_not_prove_it_to_another(
+    proxy: ProxyProcess, cluster: ClusterProcess, topic: str, user: str
+) -> None:
+    """That one would not know that it has to be the same client: it logs in on a new connection."""
+    with Wire(address(proxy)) as wire:
+        assert log_in(wire, user, "secret", more="").error_code == 0
+        assert produce_to_all(wire, topic) == [0] * PARTITIONS
+        cluster.do("end 3")
+        wire.send(frame(request_bytes(SaslHandshakeRequest(mechanism=BOTH[0]), 1)))
+        assert wire.is_closed()
+        with Wire(address(proxy)) as again:
+            assert log_in(again, user, "secret", more="").error_code == 0
+        cluster.do("start 3")
 
 
 # -- brokers without tokens
