@@ -593,7 +593,7 @@ def test_all_is_there_once_and_in_order_while_brokers_end_and_the_proxy_is_kille
     consumer.subscribe([topic])
     count = 0
     while count < RECORDS:
-        messages = consumer.consume(1000, PATIENCE_S / 2)
+        messages = consumer.consume(1000, PATIENCE_S)  # a member that a move cut off holds others up for 45 s
         assert messages, f"{count} of {RECORDS} came"
         for message in messages:
             if message.error() is None:
