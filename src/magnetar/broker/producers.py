@@ -17,6 +17,7 @@ from magnetar.records.batch import TRANSACTIONAL, BatchHeader
 from magnetar.records.pulsar_transactions import is_transactions
 
 KEPT_BATCHES = 5
+_SEQUENCES = 1 << 31
 NO_EPOCH = -1
 NEVER = -1
 BUMPS_EPOCHS = 2
@@ -43,6 +44,14 @@ class OutOfOrderSequence(ProducerRefused):
     def __init__(self, message: str, due: int) -> None:
         super().__init__(message)
         self.due = due
+
+    def is_early(self, sequence: int) -> bool:
+        """Tell whether ``sequence``, which came, is one that is due later, rather than one that was due before."""
+        return 0 < (sequence - self.due) % _SEQUENCES < _SEQUENCES // 2
+
+
+class BatchTooEarly(ProducerRefused):
+    """The batch before this one was refused a moment ago, and is on its way again."""
 
 
 class InvalidProducerEpoch(ProducerRefused):

@@ -6,6 +6,7 @@ from magnetar.broker import errors as broker
 from magnetar.broker.auth import errors as auth
 from magnetar.broker.ownership import NotOwned
 from magnetar.broker.producers import (
+    BatchTooEarly,
     InvalidProducerEpoch,
     MarkerFenced,
     NotInTransaction,
@@ -99,6 +100,7 @@ CODES: dict[type[BaseException], ErrorCode] = {
     InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
     TopicMigrating: ErrorCode.NOT_ENOUGH_REPLICAS,
     NotInPlace: ErrorCode.OFFSET_OUT_OF_RANGE,
+    BatchTooEarly: ErrorCode.NOT_LEADER_OR_FOLLOWER,  # what the one before it got: both are sent again, in order
     OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     InvalidProducerEpoch: ErrorCode.INVALID_PRODUCER_EPOCH,
     NotInTransaction: ErrorCode.INVALID_TXN_STATE,

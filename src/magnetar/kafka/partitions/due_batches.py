@@ -3,7 +3,8 @@
 A producer has several batches on their way to a partition. Where the first of them is lost with the log, because
 another owner took it, or is refused because the log cannot be opened or is not here, the next one finds a partition
 that was opened anew and knows nothing of the producer: any sequence would do (KIP-98), and what the producer sends
-again came too late for its place. So what was due outlives the partition until it is open again, here.
+again came too late for its place. So what was due outlives the partition until it is open again, here. What comes
+too early for it gets the same refusal (`Partition.settles`).
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import struct
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -15,7 +16,12 @@ from magnetar.broker.figures import LogFigures
 from magnetar.broker.leader_epochs import NEVER_MOVED, LeaderEpochs
 from magnetar.broker.open_logs import Reason
 from magnetar.broker.producer_snapshot import Kept
-from magnetar.broker.producers import EndTransactionMarker, OutOfOrderSequence, ProducerStates
+from magnetar.broker.producers import (
+    BatchTooEarly,
+    EndTransactionMarker,
+    OutOfOrderSequence,
+    ProducerStates,
+)
 from magnetar.broker.some_lines import SomeLines
 from magnetar.broker.topic import Topic
 from magnetar.kafka.apart import load_apart
@@ -71,6 +77,8 @@ _BEFORE_LENGTH = 12  # the length of a batch counts from behind itself
 _NO_BOUND_MS = (1 << 63) - 1
 _FEW_RECORDS = 1000  # so many are looked at one by one without leaving the event loop
 _MAX_NAMED = 10_000
+_SETTLES_S = 30.0
+"""Producers send again within seconds what was refused; who has not by then has lost it."""
 _HEADS_BYTES = 1 << 10  # what some entries have before their batches, which alone count for a client
 
 
@@ -162,6 +170,7 @@ class Partition:
         "_known",
         "_last_done",
         "_refusal",
+        "_settles_until_s",
         "_waiting",
         "closed",
         "epochs",
@@ -208,6 +217,7 @@ class Partition:
         self._last_done: asyncio.Future[None] | None = None
         self._appended_ms = 0
         self._refusal: AppendRefusal | None = None
+        self._settles_until_s = 0.0
         self.closed: Reason | None = None
         """Why its log has closed; whoever holds the partition looks for it again."""
         self.on_closed: Callable[[Partition], None] = lambda partition: None
@@ -226,6 +236,18 @@ class Partition:
             )  # not before: it must not keep half of the states
         else:
             self.producers, self._known = self._known, None
+        if (
+            self.log.log_end_offset
+        ):  # another owner, or we, may have refused a batch before those that come now
+            self.settles()
+
+    def settles(self) -> None:
+        """A batch may have been refused that is due: those behind it, already on their way, are to come again, too.
+
+        OUT_OF_ORDER_SEQUENCE_NUMBER would tell their producer that records are lost (KIP-98). librdkafka begins a new
+        epoch for that, in all partitions, and sends once more what it has not heard of and may be stored.
+        """
+        self._settles_until_s = time.monotonic() + _SETTLES_S
 
     def log_closed(self, reason: Reason) -> None:
         """Have whoever waits here learn that the log has closed, and why."""
@@ -310,6 +332,11 @@ class Partition:
             try:
                 kept = self.producers.check(header)
             except OutOfOrderSequence as refused:
+                if time.monotonic() < self._settles_until_s and refused.is_early(header.base_sequence):
+                    raise BatchTooEarly(
+                        f"the batch with sequence {refused.due}, which is due before it, was refused lately and "
+                        "has not come again"
+                    ) from None
                 _out_of_order.warning(
                     "%s-%d: a batch is refused with OUT_OF_ORDER_SEQUENCE_NUMBER: of producer %d (epoch %d) sequence "
                     "%d was due, and %d came", self.topic.kafka_name, self.index, header.producer_id,
@@ -464,6 +491,7 @@ class Partition:
                 self.producers.transactions.take_back(opens_at)
             if header.producer_id >= 0:
                 self.producers.not_kept(header)
+                self.settles()
             raise
         figures = self.figures
         figures.produces += 1
@@ -486,6 +514,7 @@ class Partition:
     def _taken_back(self, what: TakenBack) -> None:
         """Storage did not keep batches after all."""
         self.producers.take_back(what.offset)
+        self.settles()
         self._refusal = AppendRefusal(self._clock(), what.error)
 
     def let_go_of_log(self) -> None:

@@ -122,6 +122,8 @@ class Partitions:
             held.leave(partition)
             raise
         self.due_batches.opened(partition)
+        if partition.producers.await_first:
+            partition.settles()
         self._open[topic.kafka_name, index] = partition
         return partition
 
