@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.broker import producer_log
+from magnetar.broker import producer_log, slices
 from magnetar.kafka.partitions.conversions import convert
 from magnetar.ledger.port import StoredEntry
 from magnetar.records.check import TakesLong
@@ -59,6 +59,15 @@ def test_very_many_properties_are_converted_while_others_go_on(entry: StoredEntr
     assert not isinstance(part, Exception)
 
 
+def test_few_parts_in_each_of_many_entries_are_many() -> None:
+    use_machine_code()
+    entries = [batch(8_000, 0) for _ in range(4)]
+    with pytest.raises(TakesLong):
+        convert(entries, [None] * 4, 1 << 22, **HURRIED)
+    (first, *_) = convert(entries[:3], [None] * 3, 1 << 22, **HURRIED)
+    assert not isinstance(first, Exception)
+
+
 @pytest.mark.parametrize(
     "entry",
     [batch(10_000, 0, b"a line of text" * 7 + b"\n"), batch(5_000, 1, bytes(100))],
@@ -101,7 +110,7 @@ async def test_metadata_of_a_time_without_bounds_are_read_in_a_thread(
 
 
 async def test_a_log_is_read_for_its_producers_with_turns_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producer_log, "_TURN_S", -1.0)
+    monkeypatch.setattr(slices, "SLICE_S", -1.0)
     turns = 0
 
     async def others() -> None:

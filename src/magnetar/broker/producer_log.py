@@ -8,6 +8,7 @@ from typing import Final
 
 from magnetar.broker.producer_snapshot import SnapshotUnreadable
 from magnetar.broker.producers import EndTransactionMarker, ProducerStates
+from magnetar.broker.slices import sliced
 from magnetar.ledger.port import ManagedLedger, StoredEntry
 from magnetar.records.batch import CONTROL, NO_LEADER_EPOCH, TRANSACTIONAL, BatchHeader, read_header
 from magnetar.records.control import read_marker
@@ -18,8 +19,6 @@ PULSAR = "pulsar"
 _READ_BYTES: Final = 4 << 20
 _LARGE_BYTES: Final = 64 << 10
 """Metadata beyond that are not read between other things: such are tens of thousands of properties."""
-_TURN_S: Final = 0.002
-"""After which others have a turn, seconds."""
 _log = logging.getLogger("magnetar.broker")
 
 
@@ -27,16 +26,11 @@ async def load(log: ManagedLedger) -> ProducerStates:
     """Return the producers' states at the log's end, and have the log know its transactions; raises ``LedgerError``."""
     states, known_to = from_snapshot(log)
     offset = max(known_to, log.log_start_offset)
-    clock = asyncio.get_running_loop().time
-    until_s = clock() + _TURN_S
     while offset < log.log_end_offset:
         entries = await log.read(offset, max_bytes=_READ_BYTES)
         if not entries:
             break
-        for entry in entries:
-            if clock() > until_s:
-                await asyncio.sleep(0)
-                until_s = clock() + _TURN_S
+        async for entry in sliced(entries):
             # Of a time when nothing bounded that:
             if len(entry.data) > _LARGE_BYTES and payload_at(entry.data) > _LARGE_BYTES:
                 header = await asyncio.to_thread(producer_header, entry)

@@ -17,9 +17,8 @@ from magnetar.records.pulsar_compression import decompress_into
 from magnetar.records.pulsar_metadata import MAX_MESSAGES
 
 MOST_PARTS = 30_000
-"""Messages and properties that are gone through while somebody waits: some 5 ms."""
-_NAME_TAG = 0x0A  # what a property begins with in a batch, and so does its name
-_PLAIN_METADATA_BYTES = 64
+"""Messages and properties that are gone through while somebody waits: some 5 ms. A batch of a MB may have a hundred
+thousand properties, each of which costs what a message does."""
 BATCH_BYTES = 128 << 10
 """About how large a batch of several entries becomes."""
 
@@ -42,8 +41,8 @@ def joined_batches(
     """Convert entries in their order, until ``most_bytes`` but one at least; None without machine code.
 
     ``places`` tells where in one and the same object of bytes the entries, views of it, begin. ``hurried`` raises
-    ``TakesLong`` where one has to be decompressed or left to the plain form; so is raised where more than
-    ``max_unpacked`` bytes would be decompressed.
+    ``TakesLong`` where one has to be decompressed or left to the plain form, or where there are more than `MOST_PARTS`;
+    so is raised where more than ``max_unpacked`` bytes would be decompressed.
     """
     kernels = machine_code()
     if kernels is None:
@@ -59,15 +58,19 @@ def joined_batches(
         spans[:, 0] = sizes.cumsum() - sizes
     spans[:, 1] = spans[:, 0] + sizes
     opened = OpenedEntries(kernels, data, spans)
-    if hurried and (opened.takes_long or opened.parts > MOST_PARTS):
-        raise TakesLong
+    if hurried:
+        if opened.takes_long:
+            raise TakesLong
+        opened.facts[:, kernels.one.LIMIT] = MOST_PARTS
     count = opened.inflate(0, most_bytes, max_unpacked)
     out = np.empty(opened.room(0, count), np.uint8)
     made = np.empty((count, many.MADE_FIELDS), np.int64)
-    _, done = many.fill_joined(
+    size, done = many.fill_joined(
         data, opened.inflated, spans[:count], opened.bodies[:count], opened.facts[:count],
         most_bytes, BATCH_BYTES, out, made,
     )  # fmt: skip
+    if size == kernels.one.TOO_MANY:
+        raise TakesLong
     view = memoryview(out.data).toreadonly()
     return [
         Joined(None, 1) if start == many.TO_PLAIN else Joined(view[start:end], held)
@@ -101,18 +104,6 @@ class OpenedEntries:
     def takes_long(self) -> bool:
         """Whether this is more than copying."""
         return bool((self.facts[:, self._code.STATUS] != self._code.KernelStatus.DONE).any())
-
-    @property
-    def parts(self) -> int:
-        """Return about how many messages and properties there are, some too many rather than too few.
-
-        A batch of a MB may have a hundred thousand properties, each of which costs what a message does.
-        """
-        np, code = self._code.np, self._code
-        messages = np.clip(self.facts[:, code.MESSAGES], 0, self.sizes // 6 + 1)
-        metadata = self.facts[:, code.PAYLOAD_AT] - self.facts[:, code.METADATA_AT] - _PLAIN_METADATA_BYTES
-        names = np.count_nonzero(self._data[self._spans[0, 0] : self._spans[-1, 1]] == _NAME_TAG)
-        return int(messages.sum()) + int(np.clip(metadata, 0, None).sum()) // 8 + int(names) // 2
 
     def inflate(self, first: int, most_bytes: int, max_unpacked: int = 1 << 62) -> int:
         """Decompress from entry ``first`` on, about ``most_bytes`` at once; give how far that goes.

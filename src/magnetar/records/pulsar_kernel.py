@@ -52,8 +52,11 @@ _DONE, _PLAIN, _COMPRESSED = 0, 1, 2
 
 # What `open_entry` tells, and what `fill_batch` reads.
 STATUS, PAYLOAD_AT, COMPRESSION, UNCOMPRESSED_SIZE, MESSAGES, BATCHED, INDEX, PUBLISH_TIME = range(8)
-METADATA_AT, ATTRIBUTES, PRODUCER_ID, PRODUCER_EPOCH, BASE_SEQUENCE = range(8, 13)
-FACTS = 13
+METADATA_AT, ATTRIBUTES, PRODUCER_ID, PRODUCER_EPOCH, BASE_SEQUENCE, LIMIT, PARTS = range(8, 15)
+FACTS = 15
+TOO_MANY = -2
+"""As an end: there are more messages and properties than ``LIMIT`` (0 is for none), which the caller sets. Of entries
+that are done one after the other, ``PARTS`` tells how many there were so far, about."""
 RECORD_BYTES = 40
 """How much longer than a message its record may be, besides its content."""
 HEADER_BYTES = 61
@@ -68,6 +71,7 @@ _TRANSACTIONAL = 0x10
 _FIRST_TXN, _TXN_SHIFT, _MAX_COORDINATOR, _MAX_NUMBER = 1 << 62, 48, (1 << 14) - 1, (1 << 48) - 1
 MAX_TIME = 1 << 61
 MAX_HEADERS = 64
+_PLAIN_METADATA_BYTES = 64
 
 
 @compiled(types.UniTuple(_i8, 2)(BYTES, _i8, _i8))
@@ -321,20 +325,34 @@ def _put_record(
     return at, time, payload_end
 
 
+@compiled(_i8(_i8))
+def _parts(size: Any) -> Any:
+    """Return about how many parts a message of so many bytes of metadata is: itself, and what are properties then."""
+    return 1 + max(size - _PLAIN_METADATA_BYTES, 0) // 8
+
+
 @compiled(types.UniTuple(_i8, 3)(BYTES, BYTES, _i8, OUT_INT64, _i8, _i8, OUT_BYTES, _i8))
 def fill_records(
     data: Any, body: Any, at: Any, facts: Any, first_delta: Any, base_time: Any, out: Any, to: Any
 ) -> Any:
     """Write the records of an opened entry, payload ``body[at:]``, from ``out[to]`` on, for a batch of these bases.
 
-    Gives (end, records, latest time: without records that of the entry); -1 as the end leaves it to the plain form.
+    Gives (end, records, latest time: without records that of the entry); -1 as the end leaves it to the plain form,
+    `TOO_MANY` to who has more time.
     """
     plain = np.int64(-1), np.int64(0), np.int64(0)
+    too_many = np.int64(TOO_MANY), np.int64(0), np.int64(0)
+    most = facts[LIMIT] if facts[LIMIT] else np.int64(1) << 62
+    parts = facts[PARTS]
     messages, publish_time = facts[MESSAGES], facts[PUBLISH_TIME]
     end = np.int64(len(body))
     count = np.int64(0)
     latest = np.int64(-1)
     if not facts[BATCHED]:
+        parts += _parts(facts[PAYLOAD_AT] - facts[METADATA_AT])
+        if parts > most:
+            return too_many
+        facts[PARTS] = parts
         to, latest, _ = _put_record(
             data, facts[METADATA_AT], facts[PAYLOAD_AT], False, body, at, end, first_delta, publish_time,
             base_time, out, to,
@@ -347,6 +365,9 @@ def fill_records(
         at += 4
         if size < 0 or size > end - at:
             return plain
+        parts += _parts(size)
+        if parts > most:
+            return too_many
         to, time, at = _put_record(
             body, at, at + size, True, body, at + size, end, first_delta + delta, publish_time, base_time,
             out, to,
@@ -358,6 +379,7 @@ def fill_records(
             latest = max(latest, time)
     if at != end:
         return plain
+    facts[PARTS] = parts
     return to, count, latest if count else publish_time
 
 

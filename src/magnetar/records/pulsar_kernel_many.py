@@ -19,11 +19,13 @@ from magnetar.records.pulsar_kernel import (
     HEADER_BYTES,
     INDEX,
     MESSAGES,
+    PARTS,
     PAYLOAD_AT,
     PRODUCER_EPOCH,
     PRODUCER_ID,
     PUBLISH_TIME,
     STATUS,
+    TOO_MANY,
     fill_records,
     open_entry,
     put_head,
@@ -82,8 +84,10 @@ def fill_joined(
     """Write record batches of opened entries; entries that follow each other share one of about ``batch_bytes``.
 
     A compressed entry's payload is ``inflated[start:end]`` of ``bodies``. Gives (bytes, entries): it ends where
-    another entry would exceed ``most_bytes``, but not before the first.
+    another entry would exceed ``most_bytes``, but not before the first. `TOO_MANY` as the bytes says that there are
+    more messages and properties in them, all together, than an entry's ``LIMIT``.
     """
+    parts = np.int64(0)
     to = start = end = np.int64(0)
     first = last = np.int64(-1)  # the entries of the batch under way
     count = latest = last_delta = np.int64(0)
@@ -104,6 +108,7 @@ def fill_joined(
         delta = facts[row, INDEX] - facts[row, MESSAGES] - facts[lead, INDEX] + facts[lead, MESSAGES]
         begin = to if joins else to + HEADER_BYTES
         entry = data[spans[row, 0] : spans[row, 1]]
+        facts[row, PARTS] = parts
         if facts[row, STATUS] == _COMPRESSED:
             body = inflated[bodies[row, 0] : bodies[row, 1]]
             end, records, time = fill_records(
@@ -113,6 +118,9 @@ def fill_joined(
             end, records, time = fill_records(
                 entry, entry, facts[row, PAYLOAD_AT], facts[row], delta, facts[lead, PUBLISH_TIME], out, begin
             )
+        if end == TOO_MANY:
+            return end, row
+        parts = facts[row, PARTS]
         if end < 0:
             if first >= 0:
                 put_head(out, start, to, facts[first], last_delta, count, latest)
