@@ -11,7 +11,15 @@ from typing import Any
 from benchmarks.attacks.attack import Attack
 from benchmarks.attacks.kafka import FETCH, fetch, nothing
 from benchmarks.attacks.pulsar import PREY, ack, place, producer, sent, stored, subscribe
-from benchmarks.attacks.pulsar_rows import CONNECTED, TRANSACTION, TRANSACTIONS, flood, said
+from benchmarks.attacks.pulsar_rows import (
+    CONNECTED,
+    TRANSACTION,
+    TRANSACTIONS,
+    add_partitions,
+    add_subscriptions,
+    flood,
+    said,
+)
 from benchmarks.attacks.target import Target
 from benchmarks.attacks.wires import KafkaWire, PulsarWire, command, entry, frame, request
 from magnetar.records.varint import encode_unsigned
@@ -97,22 +105,11 @@ def in_transaction(n: int) -> Any:
 
 
 def added_topic(n: int) -> Any:
-    return command(
-        "ADD_PARTITION_TO_TXN",
-        "addPartitionToTxn",
-        request_id=n,
-        txnid_least_bits=0,
-        txnid_most_bits=0,
-        partitions=[f"{PREY}{n}"],
-    )
+    return add_partitions(n, [f"{PREY}{n}"])
 
 
 def added_subscription(n: int) -> Any:
-    made = command(
-        "ADD_SUBSCRIPTION_TO_TXN", "addSubscriptionToTxn", request_id=n, txnid_least_bits=0, txnid_most_bits=0
-    )
-    made.addSubscriptionToTxn.subscription.add(topic=f"{PREY}{n}", subscription="s")
-    return made
+    return add_subscriptions(n, [f"{PREY}{n}"])
 
 
 ATTACKS = (

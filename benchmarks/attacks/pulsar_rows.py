@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Thread
 from typing import Any
 
@@ -132,25 +132,36 @@ TRANSACTIONS = ("transaction.coordinator.enabled=true",)
 CONNECTED = command("TC_CLIENT_CONNECT_REQUEST", "tcClientConnectRequest", request_id=0, tc_id=0)
 
 
-def partitions_of_transaction(_: Any) -> BaseCommand:
-    names = [f"{PREY}{n}" for n in range(2 * _ROWS)]
+def add_partitions(request_id: int, topics: Sequence[str]) -> BaseCommand:
     return command(
         "ADD_PARTITION_TO_TXN",
         "addPartitionToTxn",
-        request_id=2,
+        request_id=request_id,
         txnid_least_bits=0,
         txnid_most_bits=0,
-        partitions=names,
+        partitions=topics,
     )
+
+
+def add_subscriptions(request_id: int, topics: Sequence[str]) -> BaseCommand:
+    made = command(
+        "ADD_SUBSCRIPTION_TO_TXN",
+        "addSubscriptionToTxn",
+        request_id=request_id,
+        txnid_least_bits=0,
+        txnid_most_bits=0,
+    )
+    for topic in topics:
+        made.addSubscriptionToTxn.subscription.add(topic=topic, subscription="s")
+    return made
+
+
+def partitions_of_transaction(_: Any) -> BaseCommand:
+    return add_partitions(2, [f"{PREY}{n}" for n in range(2 * _ROWS)])
 
 
 def subscriptions_of_transaction(_: Any) -> BaseCommand:
-    made = command(
-        "ADD_SUBSCRIPTION_TO_TXN", "addSubscriptionToTxn", request_id=2, txnid_least_bits=0, txnid_most_bits=0
-    )
-    for n in range(_ROWS):
-        made.addSubscriptionToTxn.subscription.add(topic=f"{PREY}{n}", subscription="s")
-    return made
+    return add_subscriptions(2, [f"{PREY}{n}" for n in range(_ROWS)])
 
 
 def watch(n: int) -> BaseCommand:
