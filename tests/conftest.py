@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings, strategies
+from hypothesis import HealthCheck, Phase, settings
 
+from tests import parsing, scheduling
+from tests.class_archives import java_command
+from tests.pipeline import class_archive
 from tests.process import BrokerProcess
+
+parsing.mend()
 
 # At a desk every run tries other examples; a change is not to be held up by what it did not touch.
 # Nothing is timed, not even how long it takes to think of examples: other workers keep the machine busy.
@@ -22,9 +27,18 @@ settings.register_profile("mutants", UNTIMED, derandomize=True, phases=(Phase.ex
 settings.load_profile(os.environ.get("MAGNETAR_PROFILE") or ("ci" if os.environ.get("CI") else "desk"))
 
 # Spark's JVMs live for a test or two: optimizing what they run, and collecting garbage in parallel, would take twice
-# the CPU time of the work itself. Processes that tests start inherit this.
-for opts in ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"):
-    os.environ.setdefault(opts, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# the CPU time of the work itself; so would compiling each query to Java, and reading Delta's log in 50 parts.
+# Processes that tests start inherit this.
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+FEW_ROWS = "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
+FEW_FILES = "-Dspark.databricks.delta.snapshotPartitions=2"
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", SHORT_LIVED)
+os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{SHORT_LIVED} {FEW_ROWS} {FEW_FILES}")
+# So do the JVMs within brokers of a cluster.
+os.environ.setdefault("PULSAR_EXTRA_OPTS", "-XX:TieredStopAtLevel=1")
+
+# Each process that imports numpy would begin a thread for each processor, which spins for matrices to multiply.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 NO_SECOND_TRY = ("crash", "simulation")
@@ -33,6 +47,16 @@ NO_SECOND_TRY = ("crash", "simulation")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="write what happened into scenarios and tables")
+
+
+def pytest_configure() -> None:
+    scheduling.give_way()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Have other tests run beside those that start Sparks and clusters."""
+    return scheduling.make_scheduler(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -62,19 +86,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def has_java() -> bool:
     """Tell whether Spark finds a JVM to start, where it looks for one."""
-    return (
-        Path(os.environ.get("JAVA_HOME", "/nowhere"), "bin", "java").exists()
-        or shutil.which("java") is not None
-    )
+    return java_command() is not None
 
 
-def pytest_collection_finish() -> None:
-    """Have all of Hypothesis before a thread loads machine code.
-
-    It imports a part of itself at the first ``builds``, which pytest parses, and Python before 3.11.5 cannot parse in
-    two threads at once: "AST constructor recursion depth mismatch".
-    """
-    strategies.builds(int).validate()
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Have Spark's classes before its first session."""
+    if (
+        any(item.get_closest_marker("spark") for item in session.items)
+        and not session.config.option.collectonly
+    ):
+        for option in class_archive.options():
+            os.environ["SPARK_SUBMIT_OPTS"] += f" {option}"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

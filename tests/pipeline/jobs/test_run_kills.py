@@ -19,7 +19,7 @@ from tests.pipeline.jobs.test_json_pipeline import MAGNETAR, magnetar, rows, sen
 from tests.pipeline.test_restarts import members, signal_one
 from tests.process import BrokerProcess
 
-KILLS = int(os.environ.get("MAGNETAR_KILLS", "3"))
+KILLS = int(os.environ.get("MAGNETAR_KILLS", "2"))
 SEED = int(os.environ.get("MAGNETAR_SEED", "0")) or Random().randrange(1, 1 << 30)
 KEYS = 11
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300 + 60 * KILLS)]
