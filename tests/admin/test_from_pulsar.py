@@ -59,9 +59,9 @@ def offloaded() -> bytes:
 
 KAFKA = "/managed-ledgers/public/__kafka/persistent/__consumer_offsets-partition-0"
 ERRORS = {
-    "kop": {**partitioned("__consumer_offsets", 1, "public/__kafka"), KAFKA: PULSARS_LEDGER},
+    "kop": {KAFKA: PULSARS_LEDGER},
     "offloaded": {f"{LEDGERS}/t": offloaded()},
-    "name": {f"{LEDGERS}/a%2Bb": PULSARS_LEDGER},
+    "name": {f"{LEDGERS}/a%20b": PULSARS_LEDGER},
     "two": {f"{LEDGERS}/t": PULSARS_LEDGER, f"{LEDGERS}/t-partition-0": PULSARS_LEDGER, **partitioned("t")},
     "partition": {f"{LEDGERS}/t-partition-0": PULSARS_LEDGER},
     "shadow": {f"{LEDGERS}/t": encode_info(ManagedLedgerInfo(properties={"PULSAR.SHADOW_SOURCE": "s"}))},
@@ -71,7 +71,6 @@ ERRORS = {
 WARNINGS = {
     "geo-replication": {f"{LEDGERS}/t": PULSARS_LEDGER, f"{LEDGERS}/t/pulsar.repl.west": CURSOR},
     "compacted": {f"{LEDGERS}/t": PULSARS_LEDGER, f"{LEDGERS}/t/__compaction": CURSOR},
-    "topic-policies": {f"{LEDGERS}/__change_events": PULSARS_LEDGER},
     "coordinators": {"/managed-ledgers/pulsar/system/persistent/__transaction_log_0": PULSARS_LEDGER},
     "policy": {"/admin/policies/public/default": b'{"entryFilters": {"entryFilterNames": "x"}}'},
     "old-names": {"/managed-ledgers/public/west/default/persistent/t": PULSARS_LEDGER},

@@ -8,44 +8,38 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from magnetar.admin.cluster_doctor import ClusterFinding, Severity
+from magnetar.admin.pulsar_log import OF_SYSTEM, PARTITION, PulsarLog, nodes_below
 from magnetar.admin.pulsar_schema_ledgers import decode_locator
+from magnetar.admin.pulsar_system_topics import SCHEMAS, FoundGroup, FoundPolicies, SystemTopics
 from magnetar.broker.cluster_ownership import BROKERS
+from magnetar.broker.errors import InvalidTopic
 from magnetar.broker.names import INTERNAL_TOPICS, TopicName
 from magnetar.broker.namespaces import POLICIES
 from magnetar.broker.storage.cluster import CLUSTERS
 from magnetar.broker.topic import Topic, decode_topic
 from magnetar.ledger.cursor_info import decode_cursor
 from magnetar.ledger.errors import LedgerCorrupt, LedgerError
-from magnetar.ledger.info import ROOT, ManagedLedgerInfo, decode_info
+from magnetar.ledger.info import ROOT, decode_info
 from magnetar.ledger.values import LedgerSummary
 from magnetar.metadata import MetadataStore, Stored
 from magnetar.metadata.errors import MetadataCorrupt
-from magnetar.records.entry import BROKER_ENTRY_MAGIC, Entry, decode_entry
+from magnetar.metadata.segments import decoded, is_whole
+from magnetar.records.entry import BROKER_ENTRY_MAGIC, decode_entry
 from magnetar.records.errors import RecordsError
 
 if TYPE_CHECKING:
     from magnetar.ledger.bookkeeper.bookies import Bookies
 
 PARTITIONED = "/admin/partitioned-topics"
-SCHEMAS = "/schemas"
 _AT_ONCE = 64
 _SHOWN = 3
-_PARTITION = re.compile(r"(.+)-partition-\d+")
-_PLAIN = re.compile(r"[A-Za-z0-9._-]+")
-"""Names that Java's and Python's way to write them in a path agree upon."""
-_OF_SYSTEM = re.compile(
-    r"__change_events|__transaction_.*|transaction_coordinator_.*|.*__transaction_pending_ack"
-    r"|loadbalancer-.*|healthcheck"
-)
 _NOT_HONOURED = {
     "replicatorDispatchRate": "it limits geo-replication",
     "namespaceAntiAffinityGroup": "bundles are placed without it",
@@ -81,47 +75,16 @@ class Takeover:
     """The worst first."""
     schemas_of_pulsar: int
     """Topics whose schemas lie where Pulsar has them."""
+    policies_of_pulsar: tuple[FoundPolicies, ...] = ()
+    """Of topics whose own policies lie where Pulsar has them, and were not taken."""
+    groups_of_kop: tuple[FoundGroup, ...] = ()
+    """What KoP keeps of groups, and was not taken."""
     topics_moved: int = 0
     schemas_moved: int = 0
     cursors_moved: int = 0
-
-
-@dataclass(slots=True)
-class PulsarLog:
-    """A managed ledger as it is kept, with its cursors."""
-
-    namespace: str
-    encoded: str
-    """Its name in the path."""
-    stored: Stored
-    info: ManagedLedgerInfo
-    cursors: dict[str, Stored]
-    """By the name in the path."""
-    ends: dict[int, list[Entry]] = field(default_factory=dict)
-    """The first and the last entry of ledgers, by their id."""
-
-    @property
-    def local(self) -> str:
-        return unquote(self.encoded)
-
-    @property
-    def name(self) -> str:
-        return f"{self.namespace}/{self.local}"
-
-    @property
-    def path(self) -> str:
-        return f"{ROOT}/{self.namespace}/persistent/{self.encoded}"
-
-    @property
-    def is_of_system(self) -> bool:
-        """Whether Pulsar's brokers have it for themselves."""
-        tenant, _, namespace = self.namespace.partition("/")
-        return bool(_OF_SYSTEM.fullmatch(self.base)) or (tenant == "pulsar" and ":" in namespace)
-
-    @property
-    def base(self) -> str:
-        found = _PARTITION.fullmatch(self.local)
-        return found[1] if found else self.local
+    policies_moved: int = 0
+    """Topics with policies of their own."""
+    groups_moved: int = 0
 
 
 class PulsarCluster:
@@ -139,6 +102,7 @@ class PulsarCluster:
         self.brokers: dict[str, bool] = {}
         """Those that live, and whether they are Magnetar's."""
         self.findings: list[ClusterFinding] = []
+        self.system = SystemTopics(store)
         self._blocked: set[str] = set()
         """Logs that something stands in the way of, by path."""
 
@@ -162,7 +126,10 @@ class PulsarCluster:
         for begin in range(0, len(self.logs) if look_at_entries else 0, _AT_ONCE):
             some = list(self.logs.values())[begin : begin + _AT_ONCE]
             await asyncio.gather(*map(self._look_at_ledgers, some))
+        await self.system.load()
         await self._look()
+        if look_at_entries:
+            await self.read_system_topics(fences=False)
 
     async def _load_namespace(self, namespace: str) -> None:
         domains = await self.store.children(f"{ROOT}/{namespace}")
@@ -198,19 +165,27 @@ class PulsarCluster:
                     decode_cursor(each.value, name=f"{path}/{cursor}")
 
     async def _load_schemas(self) -> None:
-        paths = [SCHEMAS]
-        for _ in range(3):
-            paths = [f"{path}/{name}" for path in paths for name in await self.store.children(path)]
+        paths = await nodes_below(self.store, SCHEMAS, 3)
         for path, stored in zip(paths, await self.store.get_many(paths), strict=True):
-            topic = unquote(path.rpartition("/")[2])
-            if stored is not None and is_pulsars(stored.value) and not _OF_SYSTEM.fullmatch(topic):
+            topic = decoded(path.rpartition("/")[2])
+            if stored is not None and is_pulsars(stored.value) and not OF_SYSTEM.fullmatch(topic):
                 with self._readable(path):
                     decode_locator(stored.value, path)
                     self.locators[path] = stored
 
+    async def read_system_topics(self, *, fences: bool) -> None:
+        """Read topics' own policies and KoP's groups; unless ``fences``, without disturbing who writes them."""
+        if self.bookies is not None:
+            logs = self.logs.values()
+            topics = {each.name for each in self.partitioned.values()}
+            for log in logs:
+                tenant, _, namespace = log.namespace.partition("/")
+                topics.add(TopicName(tenant, namespace, log.local))
+            await self.system.read(self.bookies, logs, self.topic_of, topics, fences=fences)
+
     async def _look_at_ledgers(self, log: PulsarLog) -> None:
         """Read the first and the last entry of each ledger that tells no offsets."""
-        if self.bookies is None or log.is_of_system or _PARTITION.sub(r"\1", log.local) in INTERNAL_TOPICS:
+        if self.bookies is None or log.is_of_system or PARTITION.sub(r"\1", log.local) in INTERNAL_TOPICS:
             return
         without: list[int] = []
         for ledger in log.info.ledgers:
@@ -282,9 +257,13 @@ class PulsarCluster:
         """Whether a log is a topic of Pulsar's without partitions."""
         return not log.is_of_system and self.topic_of(log) is None
 
+    def is_kops(self, log: PulsarLog) -> bool:
+        """Whether a log is one that KoP's coordinators keep, and was not taken."""
+        return self.system.is_kops(log, self.topic_of(log))
+
     def topic_of(self, log: PulsarLog) -> Topic | None:
         """Return the partitioned topic that a log is a partition of."""
-        found = _PARTITION.fullmatch(log.encoded)
+        found = PARTITION.fullmatch(log.encoded)
         return self.partitioned.get(f"{log.namespace}/{found[1]}") if found else None
 
     async def _look(self) -> None:
@@ -302,34 +281,29 @@ class PulsarCluster:
                 "Pulsar's transaction coordinators have a log: transactions that are open end unknown to them here",
                 "End them first: pulsar-admin transactions slow-transactions.",
             )
-        for log in self.logs.values():
-            if log.local == "__change_events" and log.namespace.count("/") == 1:
-                self._warning(
-                    "topic-policies",
-                    f"{log.namespace}: topics' own policies lie in __change_events, and are not taken over",
-                    "Set them anew, with pulsar-admin topicPolicies against the brokers here.",
-                )
 
     def _look_at(self, log: PulsarLog) -> None:
-        if _PARTITION.sub(r"\1", log.local) in INTERNAL_TOPICS:
+        if PARTITION.sub(r"\1", log.local) in INTERNAL_TOPICS:
             topic = self.topic_of(log)
-            if topic is None or topic.made_partitioned:
+            if topic is None or (
+                topic.made_partitioned and not self.is_kops(log) and not self.system.was_taken(log)
+            ):
                 self._error(
                     "kop",
-                    f"{log.name} is KoP's: what its groups and transactions keep is in a format of its own",
+                    f"{log.name} is KoP's, and not as KoP 2.8 and later have it",
                     "Note the groups' offsets, delete the topic, and set them by `magnetar group` after the takeover.",
                     log=log,
                 )
             return
-        if not _PLAIN.fullmatch(log.local):
+        if not _is_name(log):
             self._error(
                 "name",
-                f"{log.name}: Pulsar writes its name otherwise in the metadata",
-                "Move it to a topic whose name has letters, digits, and ._- only.",
+                f"{log.name}: a topic cannot have this name here",
+                "Move it to a topic of another name, of at most 249 characters.",
                 log=log,
             )
         if self.is_single(log):
-            if _PARTITION.fullmatch(log.local):
+            if PARTITION.fullmatch(log.local):
                 self._error(
                     "partition",
                     f"{log.name} is called a partition, and there is no such partitioned topic",
@@ -363,10 +337,10 @@ class PulsarCluster:
 
     def _look_at_cursors(self, log: PulsarLog) -> None:
         for name in log.cursors:
-            if unquote(name).startswith("pulsar.repl."):
+            if decoded(name).startswith("pulsar.repl."):
                 self._warning(
                     "geo-replication",
-                    f"{log.name} is replicated to {unquote(name).removeprefix('pulsar.repl.')}: nothing is from here",
+                    f"{log.name} is replicated to {decoded(name).removeprefix('pulsar.repl.')}: nothing is from here",
                     "End replication once all is there; delete the cursor if ledgers are to be let go of.",
                 )
             if name == "__compaction":
@@ -418,7 +392,7 @@ class PulsarCluster:
     def report(self, metadata: str, **done: int) -> Takeover:
         """Return what there is, and what was done."""
         order = {Severity.error: 0, Severity.warning: 1}
-        findings = sorted(self.findings, key=lambda each: order[each.severity])
+        findings = sorted([*self.findings, *self.system.findings], key=lambda each: order[each.severity])
         is_possible = all(each.severity is not Severity.error for each in findings)
         return Takeover(
             metadata,
@@ -427,6 +401,8 @@ class PulsarCluster:
             tuple(self._topics()),
             tuple(findings),
             len(self.locators),
+            tuple(self.system.found_policies()),
+            tuple(self.system.found_groups()),
             **done,
         )
 
@@ -436,12 +412,21 @@ class PulsarCluster:
                 state = "Pulsar's own"
             elif log.path in self._blocked:
                 state = "blocked"
-            elif self.is_single(log):
+            elif self.is_single(log) or self.is_kops(log):
                 state = "to be moved"
             else:
                 state = "served"
             entries = sum(each.entries for each in log.info.ledgers)
             yield FoundTopic(log.name, state, len(log.info.ledgers), entries, len(log.cursors))
+
+
+def _is_name(log: PulsarLog) -> bool:
+    """Whether a topic may be called so here, and is found under the name that it has in the path."""
+    try:
+        TopicName.parse(f"{log.namespace}/{log.base}")
+    except InvalidTopic:
+        return False
+    return is_whole(log.encoded)
 
 
 def is_pulsars(value: bytes) -> bool:

@@ -20,6 +20,7 @@ from magnetar.admin.ledgers import REPAIR, Finding, Gravity, Report, lost_ranges
 from magnetar.broker.cluster_ownership import BROKERS
 from magnetar.broker.errors import BrokerError
 from magnetar.broker.storage.cluster import bookies_address, zookeeper_address
+from magnetar.ledger.bookkeeper.bookie_login import BookieLogin
 from magnetar.ledger.bookkeeper.bookie_tls import BookieTls
 from magnetar.ledger.bookkeeper.closed import (
     BookieConnections,
@@ -61,6 +62,8 @@ class ClusterPlace:
     tls: BookieTls | None = None
     password: bytes = b""
     """Of ledgers."""
+    login: BookieLogin | None = None
+    """At bookies, which the client without a JVM does not know."""
 
 
 @dataclass(frozen=True, slots=True)

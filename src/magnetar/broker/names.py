@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from urllib.parse import quote, unquote
 
 from magnetar.broker.errors import InvalidTopic
+from magnetar.metadata.segments import decoded, encoded
 
 MAX_NAME_LENGTH = 249
 """Kafka's limit for a topic's name; with a longer one its tools cannot name a partition's directory."""
@@ -52,9 +52,9 @@ class TopicName:
         return cls(_legal_entity(parts[0], name), _legal_entity(parts[1], name), _legal_local(parts[2], name))
 
     @classmethod
-    def from_metadata(cls, tenant: str, namespace: str, encoded: str) -> TopicName:
+    def from_metadata(cls, tenant: str, namespace: str, segment: str) -> TopicName:
         """Read what `metadata_name` wrote, trusting it."""
-        return cls(tenant, namespace, unquote(encoded))
+        return cls(tenant, namespace, decoded(segment))
 
     @property
     def namespace_name(self) -> str:
@@ -64,7 +64,7 @@ class TopicName:
     @property
     def metadata_name(self) -> str:
         """The local name as one segment of a metadata path."""
-        return quote(self.local, safe="")
+        return encoded(self.local)
 
     def ledger_name(self, partition: int) -> str:
         """The managed ledger of a partition: ``tenant/ns/persistent/topic-partition-N``."""

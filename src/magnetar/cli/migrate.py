@@ -15,6 +15,7 @@ import typer
 
 from magnetar.admin.cluster import ClusterAdmin
 from magnetar.admin.errors import AdminError, Invalid
+from magnetar.cli.cluster_place import Bookkeeper, ClientConfig, Config, Metadata, place_of
 from magnetar.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, DryRun, Json, Master, Yes, confirm
 from magnetar.cli.output import give, pairs, size, table
 
@@ -290,18 +291,10 @@ def _from_kafka(value: FromKafka) -> Iterator[RenderableType]:
 
 @app.command("from-pulsar")
 def from_pulsar(
-    metadata: Annotated[
-        str,
-        typer.Option(
-            envvar="MAGNETAR_METADATA",
-            metavar="URL",
-            help="Where the cluster's metadata are, as its metadataStoreUrl has it: zk:HOST:PORT,HOST:PORT/PATH.",
-        ),
-    ],
-    bookkeeper: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="Where bookies are known, as bookkeeperMetadataServiceUri has it."),
-    ] = None,
+    config: Config = None,
+    metadata: Metadata = None,
+    bookkeeper: Bookkeeper = None,
+    metadata_config: ClientConfig = None,
     check: Annotated[
         bool,
         typer.Option("--check", help="Say what can be served, and what stands in the way; change nothing."),
@@ -316,7 +309,7 @@ def from_pulsar(
     """
     if check + take + back != 1:
         raise Invalid("one of --check, --take and --back is to be named", "Begin with --check.")
-    scheme = metadata.partition(":")[0]
+    scheme = (metadata or "").partition(":")[0]
     if scheme in ("etcd", "rocksdb", "oxia", "memory"):
         raise Invalid(
             f"the metadata lie in {scheme}, and brokers of Magnetar's share theirs in ZooKeeper only",
@@ -329,10 +322,10 @@ def from_pulsar(
         raise AdminError(f"{error.name} is not installed", "pip install 'magnetar[cluster]'") from error
 
     do = moves.check if check else moves.take if take else moves.back
-    url = metadata if scheme == "zk" else f"zk:{metadata}"
+    place = place_of(config, metadata, bookkeeper, metadata_config).place
     with _telling(hidden=json) as (_, progress):
         try:
-            found = do(url, bookkeeper or "", progress)
+            found = do(place, progress)
         finally:
             end_jvm_in_order()
     give(found, _taken_over, as_json=json)
@@ -353,12 +346,28 @@ def _taken_over(value: Takeover) -> Iterator[RenderableType]:
             ("cluster", ", ".join(value.clusters) or None),
             *states.items(),
             ("schemas as Pulsar has them", value.schemas_of_pulsar),
+            ("topics with policies of their own", len(value.policies_of_pulsar)),
+            ("groups of KoP", len(value.groups_of_kop)),
             (
                 "moved",
-                f"{value.topics_moved} topics, {value.schemas_moved} schemas, {value.cursors_moved} cursors",
+                f"{value.topics_moved} topics, {value.schemas_moved} schemas, {value.cursors_moved} cursors, "
+                f"{value.policies_moved} topics' policies, {value.groups_moved} groups",
             ),
         ]
     )
+    if value.policies_of_pulsar:
+        yield table(
+            ("topic", "its own policies", "not honoured"),
+            [
+                (x.topic, ", ".join(x.policies), ", ".join(x.not_honoured))
+                for x in value.policies_of_pulsar[:_SHOWN]
+            ],
+        )
+    if value.groups_of_kop:
+        yield table(
+            ("namespace", "group", "#partitions committed"),
+            [(x.namespace, x.group, x.offsets) for x in value.groups_of_kop[:_SHOWN]],
+        )
     for each in value.findings:
         yield f"{each.severity}: {each.what}"
         if each.next_step:

@@ -11,6 +11,7 @@ from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.settings import Settings
 from magnetar.broker.storage.factories import MetadataStoreFactory, StorageEngineFactory
 from magnetar.broker.storage.tiering import make_tiers
+from magnetar.ledger.bookkeeper.bookie_login import BookieLogin
 from magnetar.ledger.bookkeeper.bookie_tls import BookieTls
 from magnetar.ledger.errors import StorageFailed
 from magnetar.ledger.port import LedgerEngine
@@ -94,6 +95,17 @@ def zookeeper_security(cluster: ClusterSettings) -> ZooKeeperSecurity:
         return ZooKeeperSecurity.read(cluster.metadata_config_path)
     except InvalidZooKeeperConfig as error:
         raise InvalidConfig(f"metadata.config.path: {error}") from error
+
+
+def bookie_login(cluster: ClusterSettings) -> BookieLogin | None:
+    """Return how BookKeeper's client logs in at bookies, None for not at all."""
+    if not cluster.bookkeeper_client_authentication_plugin:
+        return None
+    return BookieLogin(
+        cluster.bookkeeper_client_authentication_plugin,
+        cluster.bookkeeper_client_authentication_parameters_name,
+        cluster.bookkeeper_client_authentication_parameters,
+    )
 
 
 def bookie_tls(cluster: ClusterSettings) -> BookieTls | None:
@@ -202,6 +214,7 @@ class BookKeeperEngines(StorageEngineFactory):
             direct_bytes=cluster.bookkeeper_direct_bytes,
             max_entry_bytes=max(cluster.bookkeeper_max_entry_bytes, 1 << 20),
             tls=bookie_tls(cluster),
+            login=bookie_login(cluster),
             properties=zookeeper_security(cluster).for_java,
         )
         return BookKeeperEngine(

@@ -7,6 +7,7 @@ from pathlib import Path
 from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.settings import Settings
 from magnetar.broker.storage.factories import MetadataStoreFactory, StorageEngineFactory
+from magnetar.broker.storage.old_names import mend_names
 from magnetar.broker.storage.tiering import make_tiers
 from magnetar.ledger.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
@@ -24,7 +25,13 @@ class SqliteStores(MetadataStoreFactory):
 
     async def open(self, url: str, settings: Settings, held: DirectoryLock) -> MetadataStore:
         _bare("metadata.url", url)
-        return SqliteStore(held.directory / "metadata.sqlite", lock=held)
+        store = SqliteStore(held.directory / "metadata.sqlite", lock=held)
+        try:
+            await mend_names(store)
+        except BaseException:
+            await store.close()
+            raise
+        return store
 
 
 class MemoryStores(MetadataStoreFactory):
