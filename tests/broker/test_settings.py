@@ -102,6 +102,12 @@ def test_pulsars_and_kops_file_is_taken_as_it_is(tmp_path: Path) -> None:
     )
 
 
+def test_what_is_known_and_without_effect_is_named_too() -> None:
+    loaded = load(None, ["default.replication.factor=3", "min.insync.replicas=2", "num.partitions=2"], {})
+    assert loaded.ignored == ("default.replication.factor", "min.insync.replicas")
+    assert load(None, ["default.replication.factor=1"], {}).ignored == ()
+
+
 def test_the_finer_unit_wins_as_in_kafka(tmp_path: Path) -> None:
     both = "log.retention.hours=5\nlog.retention.ms=7\nlog.retention.minutes=9\n"
     assert load(written(tmp_path, both), environment={}).settings.topics.log_retention_ms == 7

@@ -7,25 +7,34 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import os
 import re
 import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-_LITTLE = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true")
+from tests.class_archives import archives, java_command
+
+_LITTLE = (
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Djava.net.preferIPv4Stack=true",
+    f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
+)
+_ZOOKEEPER = "org.apache.zookeeper.server.ZooKeeperServerMain"
+_BOOKIE = "org.apache.bookkeeper.server.Main"
+_SHELL = "org.apache.bookkeeper.bookie.BookieShell"
 
 
 def java() -> str:
     """Return the command, or skip the test, or the module that asks for it."""
-    home = Path(os.environ.get("JAVA_HOME", "/nowhere"), "bin", "java")
-    found = str(home) if home.exists() else shutil.which("java")
+    found = java_command()
     if found is None:
         pytest.skip("there is no Java here to run ZooKeeper and BookKeeper on", allow_module_level=True)
     return found
@@ -42,7 +51,7 @@ def class_path() -> str:
         if shutil.which("mvn"):
             raise
         pytest.skip(str(error), allow_module_level=True)
-    return f"{Path(__file__).parent}:{directory}/*"
+    return f"{directory}/*"
 
 
 def free_port() -> int:
@@ -114,9 +123,20 @@ class Server:
         self._process.send_signal(sent)
 
     @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def has_ended(self) -> bool:
         """Tell whether it ended, by itself or otherwise."""
         return self._process is None or self._process.poll() is not None
+
+    def end(self) -> None:
+        """End it in order."""
+        assert self._process is not None
+        self._process.terminate()
+        self._process.wait()
 
     def kill(self) -> None:
         """End it as a crash does."""
@@ -143,8 +163,7 @@ def zookeeper(
         f"4lw.commands.whitelist=*\n{extra}"
     )
     own = [*_LITTLE, "-Xmx128m", "-Dzookeeper.forceSync=no", "-Dlog4j2.level=WARN", *options]
-    main = "org.apache.zookeeper.server.ZooKeeperServerMain"
-    command = [java(), *own, "-cp", class_path(), main, str(config)]
+    command = [java(), *own, *begins_with(_ZOOKEEPER), "-cp", class_path(), _ZOOKEEPER, str(config)]
     return Server("ZooKeeper", command, port, directory / "server.log", b"" if secure else b"srvr")
 
 
@@ -173,12 +192,11 @@ def bookie(
         "numAddWorkerThreads=1\nnumReadWorkerThreads=1\nserverNumIOThreads=1\nnumHighPriorityWorkerThreads=1\n"
         f"gcWaitTime=600000\ndiskUsageThreshold=0.99\ndiskUsageWarnThreshold=0.98\n{extra}"
     )
-    main = "org.apache.bookkeeper.server.Main"
-    command = _bookkeeper(main, "--conf", str(config), options=options)
+    command = _bookkeeper(_BOOKIE, "--conf", str(config), options=options)
     return Server("a bookie", command, port, directory / "server.log")
 
 
-def _bookkeeper(*arguments: str, options: Sequence[str] = ()) -> list[str]:
+def _bookkeeper(main: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
     opens = [
         "java.base/java.lang",
         "java.base/java.nio",
@@ -194,7 +212,35 @@ def _bookkeeper(*arguments: str, options: Sequence[str] = ()) -> list[str]:
         "-Dio.netty.tryReflectionSetAccessible=true",
         *(f"--add-opens={each}=ALL-UNNAMED" for each in opens),
     ]
-    return [java(), *own, "-cp", class_path(), *arguments]
+    return [java(), *own, *begins_with(main), "-cp", class_path(), main, *arguments]
+
+
+_archives: dict[str, tuple[str, ...]] = {}
+
+
+def begins_with(main: str) -> tuple[str, ...]:
+    """Return the options by which a JVM of ``main`` begins with an archive of its classes, made first if need be."""
+    if not _archives:
+        jars = Path(class_path()).parent.glob("*.jar")
+        names = [each.rpartition(".")[2] for each in (_ZOOKEEPER, _BOOKIE, _SHELL)]
+        _archives.update(archives("cluster", names, jars, _make_archives))
+    return _archives[main.rpartition(".")[2]]
+
+
+def _make_archives(paths: dict[str, Path], log: Path) -> None:
+    """Start a cluster, and end it in order: its JVMs write what they have loaded."""
+    _archives.update({name: (f"-XX:ArchiveClassesAtExit={path}",) for name, path in paths.items()})
+    with tempfile.TemporaryDirectory(prefix="magnetar-classes-") as folder:
+        cluster = Cluster(Path(folder), bookies=1)
+        servers = (*cluster.bookies, cluster.zookeeper)
+        try:
+            cluster.start()
+            for each in servers:
+                each.end()
+        finally:
+            cluster.kill()
+            _archives.clear()
+            log.write_text("".join(each.log.read_text() for each in servers if each.log.exists()))
 
 
 class Cluster:
@@ -228,9 +274,8 @@ class Cluster:
     def start(self) -> None:
         """Start all of them, their metadata made first."""
         self.zookeeper.start()
-        shell = "org.apache.bookkeeper.bookie.BookieShell"
         config = str(self._directory / "bookie-0" / "bookie.conf")
-        command = _bookkeeper(shell, "-conf", config, "initnewcluster", options=self._options)
+        command = _bookkeeper(_SHELL, "-conf", config, "initnewcluster", options=self._options)
         with (self._directory / "format.log").open("ab") as out:
             # Its first handshake may take longer than it waits, where many processes start.
             while subprocess.run(command, stdout=out, stderr=out).returncode:
@@ -248,18 +293,33 @@ class Cluster:
         """
         patience = time.monotonic() + 5 * self._session_ms / 1000
         while self.zookeeper.tells and not self.zookeeper.has_ended:
-            there = set(re.findall(rb"/available/\S+:(\d+)\s", self.zookeeper.ask(b"dump")))
-            missing = [
-                each for each in self.bookies if not each.has_ended and str(each.port).encode() not in there
-            ]
+            there = self._listed()
+            missing = [each for each in self.bookies if not each.has_ended and each.port not in there]
             if not missing:
                 return
             time.sleep(0.05)
             if time.monotonic() > patience:
                 patience += 5 * self._session_ms / 1000
                 for each in missing:
+                    print(f"{each.name} is started anew: {self.zookeeper.ask(b'dump').decode()}")
                     each.kill()
                     each.start()
+
+    def _listed(self) -> set[int]:
+        """Return the ports of the bookies that are there to be written to.
+
+        What a session has left that nobody is connected by any more does not count: that of a bookie that was killed
+        stays for as long as sessions last, while the one begun after it waits for its end. Nor do those that only read.
+        """
+        connected = set(re.findall(rb"sid=(0x[0-9a-f]+)", self.zookeeper.ask(b"cons")))
+        found: set[int] = set()
+        session = b""
+        for line in self.zookeeper.ask(b"dump").splitlines():
+            if (begun := re.fullmatch(rb"(0x[0-9a-f]+):", line.strip())) is not None:
+                session = begun[1]
+            elif session in connected and (node := re.search(rb"/available/[^/\s]+:(\d+)$", line.strip())):
+                found.add(int(node[1]))
+        return found
 
     def kill(self) -> None:
         """End all of them."""

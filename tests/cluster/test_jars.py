@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from magnetar.ledger.bookkeeper import jars
+from tests.cluster.servers import java
 
 
 @pytest.fixture
@@ -59,3 +63,30 @@ def test_the_list_names_each_file_once_and_what_it_was_made_for() -> None:
     assert len(set(names)) == len(names) > 100
     assert f"managed-ledger-{jars.PULSAR_VERSION}.jar" in names
     assert all(len(jar.sha256) == 64 for jar in jars.pinned())
+
+
+def test_options_of_ones_own_reach_the_jvm_and_wrong_ones_are_told() -> None:
+    java()
+    program = """
+from magnetar.ledger.bookkeeper.jvm import start_jvm
+from magnetar.ledger.errors import StorageFailed
+try:
+    start_jvm([], 1 << 26, 1 << 26)
+except StorageFailed as error:
+    print(error)
+else:
+    import jpype
+    print(jpype.JClass("java.lang.System").getProperty("said"))
+"""
+
+    def said(options: str) -> str:
+        environment = {**os.environ, "PULSAR_EXTRA_OPTS": options}
+        command = [sys.executable, "-c", program]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+    assert said("-Dsaid='two words' -XX:TieredStopAtLevel=1") == "two words\n"
+    wrong = "is PULSAR_EXTRA_OPTS='-XX:NoSuchThing' right?"
+    told = said("-XX:NoSuchThing")
+    assert told.startswith("Java does not start: ")
+    assert wrong in told
+    assert "No closing quotation" in said("-Dsaid='two")

@@ -15,6 +15,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from magnetar.ledger.bookkeeper.closed import BookieConnections, ClosedLedger, LedgerSegment
 from magnetar.ledger.errors import LedgerError
+from magnetar.ledger.info import decode_info
+from magnetar.ledger.protobuf import message, number
 from magnetar.metadata import ANY, MetadataUnavailable, Put
 from magnetar.metadata.zookeeper_security import ZooKeeperSecurity
 from magnetar.pipeline.options import parse_options
@@ -197,6 +199,51 @@ def test_status_reads_a_brokers_file_or_is_told(secured: Secured, broker: Broker
     refused = magnetar("cluster", "status", *place, "--metadata-config", wrong)
     assert refused.returncode == 1
     assert "trustStore.location must have the authority" in " ".join(refused.stderr.split())
+
+
+def write_as_pulsar(secured: Secured, root: str) -> None:
+    """Have a sealed ledger of ``flights`` be a topic as Pulsar describes one: it does not say which offsets it has."""
+    client = SecuredClient(secured.cluster.hosts, ZooKeeperSecurity.read(str(secured.client_config)))
+    client.start(60)
+    try:
+        ledgers = "/managed-ledgers/public/default/persistent"
+        info = decode_info(client.get(f"/house{ledgers}/flights-partition-0")[0])
+        first = next(each for each in info.ledgers if each.sealed)
+        written = number(1, first.ledger_id) + number(2, first.entries) + number(3, first.size) + number(4, 1)
+        client.create(f"{root}/admin/clusters/house", b"{}", makepath=True)
+        client.create(f"{root}{ledgers}/pulsars", message(1, written), makepath=True)
+    finally:
+        client.stop()
+        client.close()
+
+
+def test_a_takeover_comes_to_it_as_brokers_do(
+    secured: Secured, broker: BrokerProcess, written: list[bytes]
+) -> None:
+    write_as_pulsar(secured, "/pulsars")
+    check = (
+        "migrate",
+        "from-pulsar",
+        "--check",
+        "--json",
+        "--metadata",
+        f"zk:{secured.cluster.hosts}/pulsars",
+    )
+    bookies = ("--bookkeeper", f"zk+hierarchical://{secured.cluster.hosts}/ledgers")
+    told = magnetar(*check, *bookies, "--config", broker.config)
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert [(each["topic"], each["state"]) for each in json.loads(told.stdout)["topics"]] == [
+        ("public/default/pulsars", "to be moved")
+    ]
+    strange = secured.directory / "strange.conf"
+    trusted = broker.config.read_text().replace(str(secured.authority.file), str(secured.stranger.file))
+    strange.write_text(trusted)
+    told = magnetar(*check, *bookies, "--config", strange)
+    assert told.returncode == 1, "bookies are not to be trusted, and not read without TLS"
+    assert [each["kind"] for each in json.loads(told.stdout)["findings"]] == ["ledger"]
+    refused = magnetar(*check, *bookies)
+    assert refused.returncode == 1
+    assert "does it want TLS" in refused.stderr
 
 
 def test_a_broker_that_trusts_another_authority_says_so(secured: Secured) -> None:

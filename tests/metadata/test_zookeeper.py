@@ -249,8 +249,24 @@ async def test_a_commit_whose_answer_was_lost_is_uncertain(own: Server) -> None:
 
 async def test_an_address_where_no_zookeeper_is_says_so() -> None:
     port = free_port()
-    with pytest.raises(MetadataUnavailable, match=f"ZooKeeper at 127.0.0.1:{port} cannot be reached"):
+    words = f"ZooKeeper at 127.0.0.1:{port} cannot be reached: does it want TLS"
+    with pytest.raises(MetadataUnavailable, match=words):
         await ZooKeeperStore.open(f"127.0.0.1:{port}", session_seconds=0.5)
+
+
+async def test_who_was_let_in_before_is_not_asked_for_tls_when_servers_go(own: Server) -> None:
+    store = await connect(own, "")
+    first = store.session
+    own.kill()
+    for _ in range(2):  # the second time in a session that never began
+        with pytest.raises(MetadataUnavailable, match=r"cannot be reached$"):
+            await store.get("/b")
+        lost = asyncio.Event()
+        if store.session is first:
+            first.on_lost.append(lost.set)
+            await lost.wait()
+    assert store.session is not first
+    await store.close()
 
 
 async def test_a_quota_that_is_used_up_is_a_full_store(own: Server) -> None:

@@ -63,7 +63,7 @@ class ClusterSettings(HandlerSettings):
         pulsar=("managedLedgerDefaultAckQuorum",),
     )
     bookkeeper_password: str = setting(
-        "", Kind.STRING, "Password of the ledgers.", pulsar=("managedLedgerPassword",)
+        "", Kind.PASSWORD, "Password of the ledgers.", pulsar=("managedLedgerPassword",)
     )
     bookkeeper_tls_client_authentication: bool = setting(
         False,
@@ -128,6 +128,25 @@ class ClusterSettings(HandlerSettings):
         Kind.BOOLEAN,
         "Whether a bookie's certificate must name the address that it is connected to at.",
         pulsar=("bookkeeper_tlsHostnameVerificationEnabled",),
+    )
+    bookkeeper_client_authentication_plugin: str = setting(
+        "",
+        Kind.STRING,
+        "Java class that logs in at bookies: org.apache.bookkeeper.sasl.SASLClientProviderFactory does by the section "
+        "BookKeeper of the JAAS file that java.security.auth.login.config names in metadata.config.path.",
+        pulsar=("bookkeeperClientAuthenticationPlugin",),
+    )
+    bookkeeper_client_authentication_parameters_name: str = setting(
+        "",
+        Kind.STRING,
+        "A property that this class reads.",
+        pulsar=("bookkeeperClientAuthenticationParametersName",),
+    )
+    bookkeeper_client_authentication_parameters: str = setting(
+        "",
+        Kind.PASSWORD,
+        "What that property is.",
+        pulsar=("bookkeeperClientAuthenticationParameters",),
     )
     bookkeeper_add_timeout_s: int = setting(
         30,

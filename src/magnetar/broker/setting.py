@@ -44,6 +44,11 @@ class SettingDef:
         """All names that may give it, the strongest first."""
         return (Feed(self.name), *self.kafka, *self.pulsar)
 
+    @property
+    def is_without_effect(self) -> bool:
+        """Whether it is taken, and shown, for those who have it in their files, and nothing comes of it."""
+        return self.doc.startswith("Without effect")
+
     def parse(self, text: str | None) -> Value:
         """Return the value that ``text`` stands for, or raise `InvalidConfig`."""
         return parse(self.name, self.kind, text, self.rule)

@@ -181,7 +181,11 @@ def _values(
             rank = definition.feeds.index(feed)
             if definition.field not in best or rank < best[definition.field][0]:
                 best[definition.field] = (rank, definition, converted)
-    return {field: _parsed(definition, text, source) for field, (_, definition, text) in best.items()}
+    values = {field: _parsed(definition, text, source) for field, (_, definition, text) in best.items()}
+    for field, (rank, definition, _) in best.items():
+        if definition.is_without_effect and values[field] != definition.default:
+            ignored.append(definition.feeds[rank].name)
+    return values
 
 
 def _parsed(definition: SettingDef, text: str, source: str) -> Value:

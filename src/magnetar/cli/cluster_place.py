@@ -12,6 +12,8 @@ from magnetar.admin.errors import Invalid
 
 if TYPE_CHECKING:
     from magnetar.admin.cluster_doctor import Expected
+    from magnetar.admin.ledgers_cluster import ClusterPlace
+    from magnetar.ledger.bookkeeper.bookie_login import BookieLogin
     from magnetar.ledger.bookkeeper.bookie_tls import BookieTls
 
 Config = Annotated[
@@ -51,6 +53,16 @@ class NamedCluster:
     expected: Expected
     tls: BookieTls | None = None
     password: bytes = b""
+    login: BookieLogin | None = None
+
+    @property
+    def place(self) -> ClusterPlace:
+        """The same without what is expected."""
+        from magnetar.admin.ledgers_cluster import ClusterPlace
+
+        return ClusterPlace(
+            self.metadata, self.bookkeeper, self.client_config, self.tls, self.password, self.login
+        )
 
 
 def place_of(
@@ -68,7 +80,7 @@ def place_of(
     from magnetar.broker import setting_sources
     from magnetar.broker.cluster_settings import ClusterSettings
     from magnetar.broker.errors import BrokerError
-    from magnetar.broker.storage.cluster import bookie_tls
+    from magnetar.broker.storage.cluster import bookie_login, bookie_tls
     from magnetar.cli.broker import cluster_of
 
     try:
@@ -97,6 +109,7 @@ def place_of(
         expected,
         tls,
         cluster.bookkeeper_password.encode(),
+        bookie_login(cluster),
     )
 
 

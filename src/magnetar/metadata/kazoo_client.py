@@ -103,9 +103,14 @@ class SecuredClient(KazooClient):  # type: ignore[misc]
         return {"mechanism": "DIGEST-MD5"} if self.security.user else None
 
     @property
+    def known_trouble(self) -> str:
+        """Why the last server did not let this client in, empty if it did not say."""
+        return str(getattr(self.handler, "trouble", "")) or self.refused
+
+    @property
     def trouble(self) -> str:
-        """Why no server lets this client in, as far as that is known."""
-        return str(getattr(self.handler, "trouble", "")) or self.refused or self.security.hint()
+        """Why no server lets this client in, or what to look at where that is not known."""
+        return self.known_trouble or self.security.hint()
 
 
 def digest_answer(

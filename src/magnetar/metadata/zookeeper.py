@@ -210,8 +210,8 @@ class ZooKeeperStore(MetadataStore):
         why = f"ZooKeeper at {self._hosts} cannot be reached"
         if self._closed:
             why = self.session.ended
-        elif not self.session.connected:
-            why += f": {self.session.trouble}"
+        elif not self.session.connected and (trouble := self.session.trouble):
+            why += f": {trouble}"
         self.trouble = why
         return MetadataUnavailable(why)
 
@@ -406,7 +406,9 @@ class ZooKeeperStore(MetadataStore):
         lost = self.session
         _log.warning("the session %x at %s is lost: %s", lost.id & (2**64 - 1), self._hosts, why)
         self.trouble = why
-        self.session = ZooKeeperSession(self._hosts, self._seconds, self, self._security)
+        self.session = ZooKeeperSession(
+            self._hosts, self._seconds, self, self._security, reached=lost.reached
+        )
         for told in tuple(lost.on_lost):
             told()
         self.session.start()

@@ -63,8 +63,9 @@ class ZooKeeperSecurity:
             trust, _ = _store(file, given, "trustStore")
             identity, password = _store(file, given, "keyStore")
         user, secret = "", ""
+        if given.get(_JAAS):
+            for_java[_JAAS] = given[_JAAS]  # where there is a login at bookies alone, too
         if given.get(_JAAS) and _is_true(given, "zookeeper.sasl.client", "true"):
-            for_java[_JAAS] = given[_JAAS]
             user, secret = _login(given[_JAAS], given.get("zookeeper.sasl.clientconfig", "Client"))
             # Its default, true, leaves DIGEST-MD5 out and says so in a log only.
             for_java.setdefault(_FIPS, "false")

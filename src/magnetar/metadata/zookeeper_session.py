@@ -175,7 +175,8 @@ class ZooKeeperSession(Session):
     """A session from its first connection to its end; whoever wants another one makes a new object.
 
     ``id`` is 0 until it is connected. ``hosts`` are ``host:port``, separated by commas; ``timeout`` is in seconds, and
-    the servers may agree upon another one.
+    the servers may agree upon another one. ``reached`` is whether an earlier session was here: how to come to the
+    servers is known to be right then.
     """
 
     def __init__(
@@ -184,9 +185,13 @@ class ZooKeeperSession(Session):
         timeout: float,
         listener: SessionListener,
         security: ZooKeeperSecurity | None = None,
+        *,
+        reached: bool = False,
     ) -> None:
         super().__init__(0)
         self.connected = False
+        self.reached = reached
+        """Whether there was a connection, in this session or before it."""
         self.ended = ""
         """Why there is no session any more."""
         self._loop = asyncio.get_running_loop()
@@ -207,8 +212,8 @@ class ZooKeeperSession(Session):
 
     @property
     def trouble(self) -> str:
-        """What may be why there is no connection."""
-        return self._client.trouble
+        """What may be why there is no connection, empty if nothing is known."""
+        return self._client.known_trouble if self.reached else self._client.trouble
 
     def start(self) -> None:
         """Begin to connect, again and again until it is ended."""
@@ -267,7 +272,8 @@ class ZooKeeperSession(Session):
 
     def _connected(self, session_id: int, agreed: float, began: float) -> None:
         if not self.ended:
-            self.id, self.connected, self._agreed = session_id, True, agreed
+            self.id, self._agreed = session_id, agreed
+            self.connected = self.reached = True
             self._heard(began)
             self._beat()
             self._listener.connected()

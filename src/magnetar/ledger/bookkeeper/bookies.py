@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import jpype
 
+from magnetar.ledger.bookkeeper.bookie_login import BookieLogin
 from magnetar.ledger.bookkeeper.bookie_tls import BookieTls
 from magnetar.ledger.bookkeeper.jvm import JavaAnswers, start_jvm
 from magnetar.ledger.errors import (
@@ -138,6 +139,7 @@ class Bookies:
         direct_bytes: int = 256 * _MIB,
         max_entry_bytes: int = 32 * _MIB,
         tls: BookieTls | None = None,
+        login: BookieLogin | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> None:
         """``hosts`` are those of ZooKeeper, separated by commas; ledgers lie below ``ROOT/ledgers`` there.
@@ -152,6 +154,7 @@ class Bookies:
         self._sizes = heap_bytes, direct_bytes
         self._max_entry_bytes = max_entry_bytes
         self._tls = tls
+        self._login = login
         self._told_of_tls = False
         self._properties = dict(properties or {})
         self._client: Any = None
@@ -186,6 +189,10 @@ class Bookies:
         conf.setTcpUserTimeoutMillis(self._add_timeout_s * 1000)
         if self._tls is not None:
             _set_tls(conf, self._tls)
+        if self._login is not None:
+            conf.setClientAuthProviderFactoryClass(self._login.plugin)
+            if self._login.parameters_name:
+                conf.setProperty(self._login.parameters_name, self._login.parameters)
         try:
             return jpype.JClass("org.apache.bookkeeper.client.BookKeeper")(conf)
         except jpype.JException as error:
@@ -248,17 +255,25 @@ class Bookies:
         if len(self._handles) > _HANDLES:
             self._handles.popitem(last=False)
 
-    async def read(self, ledger_id: int, first: int, last: int) -> list[bytes]:
-        """Return entries of a ledger that takes no more."""
+    async def last_confirmed(self, ledger_id: int) -> int:
+        """Return the last entry of a ledger that is known to be kept, -1 for none; whoever writes it goes on."""
+        handle = await self._opened(ledger_id, self._client.asyncOpenLedgerNoRecovery)
+        return int(handle.getLastAddConfirmed())
+
+    async def read(self, ledger_id: int, first: int, last: int, *, confirmed: bool = True) -> list[bytes]:
+        """Return entries of a ledger that takes no more; not ``confirmed``: of one that somebody writes, too."""
         handle = self._handles.get(ledger_id)
         if handle is None:
             handle = await self._opened(ledger_id, self._client.asyncOpenLedgerNoRecovery)
-        return await self.read_by(handle, ledger_id, first, last)
+        return await self.read_by(handle, ledger_id, first, last, confirmed=confirmed)
 
-    async def read_by(self, handle: Any, ledger_id: int, first: int, last: int) -> list[bytes]:
+    async def read_by(
+        self, handle: Any, ledger_id: int, first: int, last: int, *, confirmed: bool = True
+    ) -> list[bytes]:
         """Return entries by a handle of the ledger."""
+        read = handle.asyncReadEntries if confirmed else handle.asyncReadUnconfirmedEntries
         code, found = await self._answers.ask(
-            lambda callback, number: handle.asyncReadEntries(first, last, callback, number), _entries
+            lambda callback, number: read(first, last, callback, number), _entries
         )
         if code:
             raise self.failed(code, f"entries {first} to {last} of ledger {ledger_id} cannot be read")

@@ -8,6 +8,8 @@ arguments into a `LinkedBlockingQueue`. The last argument is the number under wh
 from __future__ import annotations
 
 import asyncio
+import os
+import shlex
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +24,7 @@ from magnetar.ledger.errors import StorageFailed
 _OPENS = ("java.base/java.lang", "java.base/java.nio", "java.base/sun.nio.ch", "java.base/jdk.internal.misc")
 _AT_ONCE = 1000  # answers with one turn of the loop
 _starting = Lock()
+_EXTRA = "PULSAR_EXTRA_OPTS"
 
 OPTIONS = (
     "-Xrs",  # signals are Python's
@@ -34,7 +37,10 @@ OPTIONS = (
 
 
 def start_jvm(jars: Sequence[Path], heap_bytes: int, direct_bytes: int) -> None:
-    """Start the one JVM that this process may have, unless it runs; raise ``StorageFailed`` if there is no Java."""
+    """Start the one JVM that this process may have, unless it runs; raise ``StorageFailed`` if that cannot be.
+
+    Options in the environment variable PULSAR_EXTRA_OPTS, as Pulsar's own scripts have it, come after ours.
+    """
     with _starting:
         if jpype.isJVMStarted():
             return
@@ -42,10 +48,14 @@ def start_jvm(jars: Sequence[Path], heap_bytes: int, direct_bytes: int) -> None:
         # after the other for good.
         jpype.config.destroy_jvm = False
         sizes = (f"-Xmx{heap_bytes}", f"-XX:MaxDirectMemorySize={direct_bytes}")
+        said = os.environ.get(_EXTRA, "")
         try:
-            jpype.startJVM(*OPTIONS, *sizes, classpath=[str(jar) for jar in jars], convertStrings=False)
+            options = (*OPTIONS, *sizes, *shlex.split(said))
+            jpype.startJVM(*options, classpath=[str(jar) for jar in jars], convertStrings=False)
         except (jpype.JVMNotFoundException, OSError) as error:
             raise StorageFailed(f"no Java 17 or newer was found for BookKeeper's client: {error}") from error
+        except (RuntimeError, ValueError) as error:
+            raise StorageFailed(f"Java does not start: {error}; is {_EXTRA}={said!r} right?") from error
 
 
 def end_jvm_in_order() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from magnetar.ledger.bookkeeper.appends import Appends
@@ -35,6 +36,7 @@ from magnetar.ledger.files.ledger_list import NEXT, TRANSACTIONS, LedgerList
 from magnetar.ledger.files.tiering import doomed_objects
 from magnetar.ledger.info import ManagedLedgerInfo
 from magnetar.ledger.kept_cursors import KeptCursors
+from magnetar.ledger.looking import base_offset, each_looked_at, looked_at, newest
 from magnetar.ledger.port import (
     Compacted,
     CompactionReport,
@@ -51,7 +53,7 @@ from magnetar.ledger.port import (
 from magnetar.records.batch import UNKNOWN_TIME
 from magnetar.records.compression import Buffer
 from magnetar.records.copied import copied_from
-from magnetar.records.entry import decode_entry, latest_timestamp
+from magnetar.records.entry import latest_timestamp
 
 if TYPE_CHECKING:
     from magnetar.ledger.offload.place import TierPlace
@@ -202,7 +204,7 @@ class BookKeeperLog(WrittenLog):
                 if not copies_seen:
                     copies_seen = True
                     async for entry in self._all_copies():
-                        if self._is_found(entry, timestamp_ms):
+                        if await looked_at(entry, partial(self._is_found, timestamp_ms=timestamp_ms)):
                             return entry
                 continue
             if ledger.max_timestamp < timestamp_ms:
@@ -216,7 +218,9 @@ class BookKeeperLog(WrittenLog):
         """Return a ledger's first entry of a time or later, or the first one that is not visible yet."""
         try:
             async for entry in self._reader(ledger).since_time(timestamp_ms):
-                if entry.last_offset >= self.high_watermark or self._is_found(entry, timestamp_ms):
+                if entry.last_offset >= self.high_watermark or await looked_at(
+                    entry, partial(self._is_found, timestamp_ms=timestamp_ms)
+                ):
                     return entry
         except LedgerError:
             now = self._now(ledger)
@@ -240,9 +244,9 @@ class BookKeeperLog(WrittenLog):
             # What holds the latest one is not visible yet, or was trimmed: walk what is left.
             offset = self.log_start_offset
             while entries := await self.read(offset, max_bytes=1 << 20):
-                for entry in entries:
-                    if found is None or latest_timestamp(entry.data) > latest_timestamp(found.data):
-                        found = entry
+                async for entry, timestamp in each_looked_at(entries, newest):
+                    if found is None or timestamp > latest:
+                        found, latest = entry, timestamp
                 offset = entries[-1].last_offset + 1
         return found
 
@@ -256,7 +260,7 @@ class BookKeeperLog(WrittenLog):
             else:
                 if entries:
                     best = entries[0]
-                    high = min((low + high) // 2, decode_entry(best.data).base_offset)
+                    high = min((low + high) // 2, await looked_at(best, base_offset))
                 else:
                     high = (low + high) // 2
         return best
@@ -289,7 +293,7 @@ class BookKeeperLog(WrittenLog):
             return (await self.entry(position)).last_offset + 1
         async for copy in self._copies_of(ledger):
             if copy[:2] > position:
-                return decode_entry(copy.data).base_offset
+                return await looked_at(copy, base_offset)
         return ledger.last_offset + 1
 
     def _ledger_of(self, position: Position) -> LedgerSummary:

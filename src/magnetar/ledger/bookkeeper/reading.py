@@ -12,8 +12,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from magnetar.ledger.bookkeeper.tail import Tail
 from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
+from magnetar.ledger.looking import base_offset, looked_at
 from magnetar.ledger.values import StoredEntry
-from magnetar.records.entry import decode_entry, last_offset
+from magnetar.records.entry import last_offset
 from magnetar.records.errors import EntryCorrupt
 
 _EVERY = 16  # entries between two points of a ledger that is written here
@@ -114,7 +115,7 @@ class BookieReader:
             except _DAMAGE:
                 if not found:  # what is whole before it is given first
                     behind = await self._whole_from(at + 1, self.entries)
-                    if decode_entry(behind.data).base_offset > offset:
+                    if await looked_at(behind, base_offset) > offset:
                         raise
                     at = behind.entry_id  # what is damaged lies before the one that is asked for
                     continue
@@ -190,7 +191,7 @@ class BookieReader:
             self.points.add(entry.entry_id + 1, entry.last_offset + 1)
             if entry.last_offset < offset:
                 low = entry.entry_id + 1
-            elif entry.entry_id > middle and decode_entry(entry.data).base_offset <= offset:
+            elif entry.entry_id > middle and await looked_at(entry, base_offset) <= offset:
                 return entry.entry_id
             else:
                 high = middle
