@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -221,6 +221,148 @@ async def test_what_was_taken_or_let_go_of_without_an_answer_is_owned_again(
     await owner.release(WHOLE)
     await until(lambda: WHOLE in other.mine() and owner.owner_of(WHOLE) == other.owner_of(WHOLE))
     assert unanswered == {Put: 2, Delete: 2}
+
+
+async def test_what_was_taken_without_an_answer_is_owned_again_while_many_ask_for_it(
+    brokers: list[ClusterOwnership], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock is never free then: each who waits for it has to look, and not only who comes by from time to time."""
+    owner, _ = owner_and_other(brokers)
+    path, store, answers = f"/namespace/{WHOLE}", owner._store, [True]
+    assert isinstance(store, MemoryStore)
+    commit = store.commit
+
+    async def does_not_answer(ops: Sequence[Op]) -> Sequence[int]:
+        versions = await commit(ops)
+        if not answers[0] and any(type(op) is Put and op.path == path for op in ops):
+            answers[0] = True
+            raise MetadataUncertain("the connection broke")
+        return versions
+
+    monkeypatch.setattr(store, "commit", does_not_answer)
+    asking: list[asyncio.Task[None]] = []
+
+    async def many_ask(_bundle: Bundle) -> None:
+        if not asking:
+            answers[0] = False
+            asking.extend(asyncio.create_task(asks()) for _ in range(300))
+            await asyncio.sleep(0.1)
+
+    async def asks() -> None:
+        while True:
+            try:
+                assert (await owner.acquire(WHOLE)).node_id == owner.node_id
+                return
+            except NotOwned:
+                await asyncio.sleep(0)
+
+    await owner.place(WHOLE, owner.node_id)
+    owner.on_lost.append(many_ask)
+    await owner.release(WHOLE)
+    async with asyncio.timeout(60):
+        await asyncio.gather(*asking)
+    assert answers[0]
+    assert WHOLE in owner.mine()
+
+
+async def test_who_waited_while_the_session_was_lost_does_not_take_what_is_still_open_here(
+    brokers: list[ClusterOwnership],
+) -> None:
+    owner, other = owner_and_other(brokers)
+    other._is_closing = True  # lest it be quicker
+    store, may_close, closes = owner._store, asyncio.Event(), asyncio.Event()
+    assert isinstance(store, MemoryStore)
+
+    async def lost(_bundle: Bundle) -> None:
+        closes.set()
+        await may_close.wait()
+        assert WHOLE not in owner.mine(), "it was taken while its logs were open"
+
+    await owner.place(WHOLE, owner.node_id)
+    owner.on_lost.append(lost)
+    lock = owner._locks.setdefault(WHOLE, asyncio.Lock())
+    async with lock:
+        waiting = [asyncio.create_task(owner._take(WHOLE, whoever=True)) for _ in range(3)]
+        await asyncio.sleep(0)
+        await store.lose_session()
+        await closes.wait()
+    await asyncio.gather(*waiting)
+    assert WHOLE not in owner.mine()
+    may_close.set()
+    await until(lambda: WHOLE in owner.mine())
+
+
+async def release_it(owner: ClusterOwnership) -> None:
+    await owner.release(WHOLE)
+
+
+async def split_it(owner: ClusterOwnership) -> None:
+    await owner.split(WHOLE, HASHES // 2)
+
+
+async def lose_the_session(owner: ClusterOwnership) -> None:
+    assert isinstance(owner._store, MemoryStore)
+    await owner._store.lose_session()
+
+
+@pytest.mark.parametrize("let_go", [release_it, split_it, lose_the_session])
+async def test_nobody_waits_for_a_bundle_that_goes(
+    brokers: list[ClusterOwnership], let_go: Callable[[ClusterOwnership], Awaitable[None]]
+) -> None:
+    """A coordinator that is to let go of its partition first writes what is decided, and may have to open its log."""
+    owner, other = owner_and_other(brokers)
+    other._is_closing = True
+    refused: list[NotOwned] = []
+
+    async def writes(bundle: Bundle) -> None:
+        if bundle == WHOLE and not refused:
+            with pytest.raises(NotOwned) as raised:
+                await owner.acquire(bundle)
+            refused.append(raised.value)
+
+    await owner.place(WHOLE, owner.node_id)
+    owner.on_lost.append(writes)
+    async with asyncio.timeout(60):
+        await let_go(owner)
+        await until(lambda: bool(refused) and not owner._going)
+        for each in owner.bundles(NAMESPACE):
+            assert (await owner.acquire(each)).node_id == owner.node_id
+
+
+async def test_nobody_waits_for_a_bundle_behind_whoever_is_about_to_let_go_of_it(
+    brokers: list[ClusterOwnership],
+) -> None:
+    owner, other = owner_and_other(brokers)
+    other._is_closing = True
+    await owner.place(WHOLE, owner.node_id)
+    async with asyncio.timeout(60), owner._locks.setdefault(WHOLE, asyncio.Lock()):
+        goes = asyncio.create_task(owner.release(WHOLE))
+        await asyncio.sleep(0)
+        del owner._mine[WHOLE]  # as if the session were lost just now
+        with pytest.raises(NotOwned):
+            await owner.acquire(WHOLE)
+    await goes
+
+
+async def test_a_lookup_waits_for_the_next_owner(brokers: list[ClusterOwnership]) -> None:
+    owner, other = owner_and_other(brokers)
+    goes, may_go = asyncio.Event(), asyncio.Event()
+
+    async def lets_go(_bundle: Bundle) -> None:
+        goes.set()
+        await may_go.wait()
+
+    owner.on_lost.append(lets_go)
+    await owner.place(WHOLE, other.node_id)
+    await goes.wait()
+    looked_up = asyncio.create_task(owner.acquire_later(WHOLE))
+    await asyncio.sleep(0.1)
+    assert not looked_up.done()
+    may_go.set()
+    with pytest.raises(NotOwned) as told:
+        await looked_up
+    assert told.value.owner is not None
+    assert told.value.owner.node_id == other.node_id
 
 
 async def test_a_claim_whose_answer_did_not_come_is_this_brokers_own(

@@ -99,7 +99,7 @@ async def test_the_stored_form_is_pulsars() -> None:
     store = MemoryStore()
     broker = await started(store)
     await broker.create_topic("public/default/ä b", 3, {"segment.ms": "10"})
-    stored = store.blocking.get("/admin/partitioned-topics/public/default/persistent/%C3%A4%20b")
+    stored = store.blocking.get("/admin/partitioned-topics/public/default/persistent/%C3%A4+b")
     assert stored is not None
     content = json.loads(stored.value)
     assert content["partitions"] == 3

@@ -10,6 +10,7 @@ import pytest
 
 from magnetar.broker.errors import TopicExists
 from magnetar.broker.topic import Topic
+from magnetar.ledger.errors import LedgerError
 from magnetar.metadata import ANY, MemoryStore
 from magnetar.metadata.ops import Put
 from tests.broker.engine import NoLedgers
@@ -49,6 +50,28 @@ async def test_topics_that_another_broker_makes_changes_and_deletes() -> None:
     with pytest.raises(TopicExists):
         await asyncio.gather(one.create_topic("u", 1), other.create_topic("u", 1))
     assert one.topic("u").topic_id == other.topic("u").topic_id
+
+
+async def test_whoever_holds_something_of_a_topic_is_told_that_it_is_gone_also_where_storage_fails(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Fails(NoLedgers):
+        async def forget(self, name: str) -> None:
+            raise LedgerError(f"{name} cannot be forgotten")
+
+    one = await started(engine=Fails())
+    other = await started(beside(one.store))
+    calls: list[str] = []
+
+    async def deleted(topic: Topic) -> None:
+        calls.append(topic.kafka_name)
+
+    one.events.topic_deleted.append(deleted)
+    await other.create_topic("t", 2)
+    await until(lambda: one.get("t") is not None)
+    await other.delete_topic("t")
+    await until(lambda: calls == ["t"])
+    assert "cannot be forgotten" in caplog.text
 
 
 async def test_a_topic_that_was_deleted_and_made_again_is_another_one() -> None:

@@ -14,6 +14,7 @@ from magnetar.broker.leader_epochs import LeaderEpochs
 from magnetar.broker.open_logs import OpenLog
 from magnetar.ledger.errors import LedgerClosed, LedgerFenced
 from magnetar.ledger.info import path_of
+from magnetar.ledger.memory import MemoryEngine
 from magnetar.metadata import MetadataUnavailable
 from magnetar.metadata.ops import ANY, Put
 from magnetar.wire.kafka.errors import ErrorCode
@@ -173,6 +174,33 @@ async def test_a_log_is_closed_when_nobody_holds_it_and_not_before() -> None:
         assert not logs.all()
         assert not house.broker.engine.opened()
         assert not me.reasons
+
+
+class OpensSlowly(MemoryEngine):
+    """One that closes no log for nothing but that nobody uses it, as BookKeeper's."""
+
+    opens_slowly = True
+
+
+@pytest.mark.parametrize("why", ["it opens slowly", "it is busy"])
+async def test_what_the_engine_keeps_is_let_go_of_with_its_bundle(why: str) -> None:
+    """Or who got the bundle back was given it as it was before the others wrote: readers saw an end long past."""
+    async with both(engine_on=OpensSlowly if why == "it opens slowly" else MemoryEngine) as house:
+        topic = await house.broker.create_topic("t", 1)
+        logs, engine = house.broker.open_logs, house.broker.engine
+        first = await logs.open(topic, 0)
+        if why == "it is busy":
+            first.log.on_moved = lambda: None  # somebody listens to it
+        await closed_meanwhile(house)
+        assert engine.opened() == [first.log]
+        again = await logs.open(topic, 0)  # nobody else had it: it is as good as it was
+        assert again.log is first.log
+        assert first.log.on_closed == [again.tell_closed]
+        await closed_meanwhile(house)
+        await logs.give_away(first.bundle)
+        assert not logs.all()
+        assert engine.opened() == []
+        assert (await house.kafka.produce("t", b"0")).error_code == 0
 
 
 async def closed_meanwhile(house: Both) -> None:

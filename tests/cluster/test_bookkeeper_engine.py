@@ -7,6 +7,7 @@ import re
 import signal
 from collections.abc import AsyncIterator, Callable
 from itertools import count
+from pathlib import Path
 
 import pytest
 
@@ -209,3 +210,8 @@ async def test_a_ledger_that_is_gone_is_said_with_its_name(house: BookKeeperHous
     log = await house.open()
     with pytest.raises(LedgerNotFound, match=f"ledger {ledger.ledger_id} cannot be opened"):
         await log.read(0, max_bytes=1)
+
+
+def test_its_servers_begin_with_archives_of_their_classes(cluster: Cluster) -> None:
+    for each in (cluster.zookeeper, *cluster.bookies):
+        assert "/class-archives/cluster-" in Path(f"/proc/{each.pid}/maps").read_text(), each.name

@@ -694,4 +694,4 @@ def test_the_encoding_is_pulsars() -> None:
     for damaged in (b"", b"\x08", b"\x10\x05\x18", encode_cursor(info)[:-9]):
         with pytest.raises(LedgerCorrupt, match="cursor c"):
             decode_cursor(damaged, name="c")
-    assert cursor_path("t/n/persistent/a b", "c/d") == "/managed-ledgers/t/n/persistent/a%20b/c%2Fd"
+    assert cursor_path("t/n/persistent/a+b", "c/d e") == "/managed-ledgers/t/n/persistent/a+b/c%2Fd+e"

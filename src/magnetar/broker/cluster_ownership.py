@@ -22,7 +22,8 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from hashlib import blake2b
 from itertools import islice, pairwise
 from typing import Any
@@ -34,6 +35,7 @@ from magnetar.broker.cluster_settings import ClusterSettings
 from magnetar.broker.errors import BrokerError
 from magnetar.broker.listeners import Endpoint
 from magnetar.broker.load_placement import BrokerScore, least_loaded
+from magnetar.broker.long_waits import told_if_long
 from magnetar.broker.ownership import HASHES, BrokerInfo, Bundle, NotOwned, Owned, Ownership, boundary
 from magnetar.broker.settings import Settings
 from magnetar.broker.slices import batched
@@ -135,8 +137,9 @@ class ClusterOwnership(Ownership):
         self._mine: dict[Bundle, Owned] = {}
         self._taken: dict[Bundle, int] = {}
         """The version of a bundle's epoch when this broker took it last: another's taking makes it higher."""
-        self._let_go_of: set[Bundle] = set()
-        """What this broker had in a session that is over, until nobody here has its logs open any more."""
+        self._going = Counter[Bundle]()
+        """What this broker lets go of, or had in a session that is over, until nobody here has its logs open any more:
+        for how many reasons."""
         self._bounds: dict[str, tuple[Bundle, ...]] = {}
         """By namespace, once they are stored."""
         self._policies: dict[str, Stored] = {}
@@ -433,7 +436,8 @@ class ClusterOwnership(Ownership):
                 if owner.node_id == self.node_id:
                     return owner
                 raise NotOwned(f"Namespace bundle {bundle}", owner)
-            if self._is_closing or not self._serves:
+            if self._is_closing or not self._serves or bundle in self._going:
+                # Nobody is to wait for what goes: who lets go of it may be waiting for just that one.
                 raise NotOwned(f"Namespace bundle {bundle}", None)
             is_late = asyncio.get_running_loop().time() > end
             if self._meant_for(bundle) == self.node_id or is_late:
@@ -441,50 +445,63 @@ class ClusterOwnership(Ownership):
             else:
                 await asyncio.sleep(0.05)
 
+    async def acquire_later(self, bundle: Bundle) -> Owned:
+        end = asyncio.get_running_loop().time() + _PATIENCE_S
+        while bundle in self._going and asyncio.get_running_loop().time() < end:  # noqa: ASYNC110 - as `acquire` does
+            await asyncio.sleep(0.02)
+        return await self.acquire(bundle)
+
     async def _take(self, bundle: Bundle, *, whoever: bool = False) -> None:
         """Own a bundle unless another broker is quicker, or has less to do and nobody has had it yet.
 
         ``whoever``: own it all the same; the one that it was meant for did not come.
         """
-        if bundle in self._let_go_of:  # others may have written since to logs that are still open here
-            await asyncio.sleep(0.05)
-            return
         async with self._locks.setdefault(bundle, asyncio.Lock()):
-            if self.owner_of(bundle) is not None or self._is_closing:
-                return
-            session = self._store.session
             try:
-                await self._keep_bounds(bundle.namespace)
-                known = self._policies.get(bundle.namespace)
-                if known is None or bundle not in self.bundles(bundle.namespace):
-                    raise NotOwned(f"Namespace bundle {bundle}", None)
-                stored = await self._store.get(f"{EPOCHS}/{bundle}")
-                if stored is None and not whoever and (other := self._less_loaded(bundle)) != self.node_id:
-                    _log.info("new bundle %s is for broker %d, which has less to do", bundle, other)
-                    await self.place(bundle, other)
-                    return
-                epoch = max(0 if stored is None else int(stored.value), self._epoch_of_one) + 1
-                version = MUST_NOT_EXIST if stored is None else stored.version
-                policies = f"{POLICIES}/{bundle.namespace}"
-                _, taken, _ = await self._store.commit([
-                    # Who has not heard yet that it was split must not take the whole beside its parts.
-                    Check(policies, known.version),
-                    Put(f"{EPOCHS}/{bundle}", str(epoch).encode(), version),
-                    Put(f"{OWNERS}/{bundle}", self._told_of_owner(epoch), MUST_NOT_EXIST, ephemeral=True),
-                ])  # fmt: skip
-            except BadVersion:
-                await self._cache.refresh([f"{OWNERS}/{bundle}", policies])
-                if self.owner_of(bundle) is None:
-                    await asyncio.sleep(0.05)  # what this broker had in an earlier session ends soon
-                return
+                is_taken = await self._taken_now(bundle, whoever=whoever)
             except MetadataError as error:
                 _log.warning("bundle %s cannot be taken now: %s", bundle, error)
                 raise NotOwned(f"Namespace bundle {bundle}", None) from error
-            if session is not self._store.session or session.id == 0:
-                return
-            self._mine[bundle], self._taken[bundle] = Owned(self.node_id, epoch), taken
-        for each in self.on_acquired:
-            await each(bundle)
+        if is_taken:
+            for each in self.on_acquired:
+                await each(bundle)
+        elif self.owner_of(bundle) is None:
+            await asyncio.sleep(0.05)
+
+    async def _taken_now(self, bundle: Bundle, *, whoever: bool) -> bool:
+        """Try once; whoever calls has the bundle's lock, for which many may have waited."""
+        if self.owner_of(bundle) is not None or self._is_closing:
+            return False
+        if bundle in self._going:  # others may have written since to logs that are still open here
+            return False
+        session = self._store.session
+        try:
+            await self._keep_bounds(bundle.namespace)
+            known = self._policies.get(bundle.namespace)
+            if known is None or bundle not in self.bundles(bundle.namespace):
+                raise NotOwned(f"Namespace bundle {bundle}", None)
+            stored = await self._store.get(f"{EPOCHS}/{bundle}")
+            if stored is None and not whoever and (other := self._less_loaded(bundle)) != self.node_id:
+                _log.info("new bundle %s is for broker %d, which has less to do", bundle, other)
+                await self.place(bundle, other)
+                return False
+            epoch = max(0 if stored is None else int(stored.value), self._epoch_of_one) + 1
+            version = MUST_NOT_EXIST if stored is None else stored.version
+            policies = f"{POLICIES}/{bundle.namespace}"
+            _, taken, _ = await self._store.commit([
+                # Who has not heard yet that it was split must not take the whole beside its parts.
+                Check(policies, known.version),
+                Put(f"{EPOCHS}/{bundle}", str(epoch).encode(), version),
+                Put(f"{OWNERS}/{bundle}", self._told_of_owner(epoch), MUST_NOT_EXIST, ephemeral=True),
+            ])  # fmt: skip
+        except BadVersion:
+            await self._cache.refresh([f"{OWNERS}/{bundle}", policies])
+            await self._forget_what_is_not_had(bundle)
+            return False
+        if session is not self._store.session or session.id == 0:
+            return False
+        self._mine[bundle], self._taken[bundle] = Owned(self.node_id, epoch), taken
+        return True
 
     def _less_loaded(self, bundle: Bundle) -> int:
         """Return the broker that is to have a bundle which is new, and which this one would take."""
@@ -514,8 +531,24 @@ class ClusterOwnership(Ownership):
         }
         return json.dumps(told).encode()
 
+    @asynccontextmanager
+    async def _letting_go(self, bundle: Bundle) -> AsyncIterator[None]:
+        """Hold a bundle's lock; from before that is had on nobody begins to wait for the bundle."""
+        self._going[bundle] += 1
+        try:
+            with told_if_long(_log, f"bundle {bundle} is being let go of"):
+                async with self._locks.setdefault(bundle, asyncio.Lock()):
+                    yield
+        finally:
+            self._is_let_go_of(bundle)
+
+    def _is_let_go_of(self, bundle: Bundle) -> None:
+        self._going[bundle] -= 1
+        if not self._going[bundle]:
+            del self._going[bundle]
+
     async def release(self, bundle: Bundle) -> None:
-        async with self._locks.setdefault(bundle, asyncio.Lock()):
+        async with self._letting_go(bundle):
             if self._mine.pop(bundle, None) is None:
                 return
             try:
@@ -536,30 +569,38 @@ class ClusterOwnership(Ownership):
         except MetadataError as error:
             _log.warning("bundle %s stays this broker's until its session ends: %s", bundle, error)
 
-    async def _forget_what_is_not_had(self) -> None:
-        """Let nobody own what says that this broker has it, and it has not: nobody else could take it in this session.
-
-        A commit that took a bundle, or let go of it, may have been done or not without this broker being told.
-        """
+    async def _forget_all_that_is_not_had(self) -> None:
+        """Look at all bundles of which is told that this broker has them, but for those that it is busy with."""
         for path, owned in tuple(self._owners.items()):
             bundle = self._bundle_at(path) if owned.node_id == self.node_id else None
             if bundle is None or bundle in self._mine:
                 continue
             lock = self._locks.setdefault(bundle, asyncio.Lock())
-            if lock.locked():  # it is being taken, or let go of
+            if lock.locked():  # it is being taken, where the same is looked at, or let go of
                 continue
             async with lock:
-                epoch = await self._store.get(f"{EPOCHS}/{bundle}")
-                if bundle not in self._mine and epoch is not None and int(epoch.value) == owned.epoch:
-                    self._taken[bundle] = epoch.version
-                    await self._forget_owner(bundle)
+                await self._forget_what_is_not_had(bundle)
+
+    async def _forget_what_is_not_had(self, bundle: Bundle) -> None:
+        """Let nobody own what says that this broker has it, and it has not: nobody else could take it in this session.
+
+        A commit that took a bundle, or let go of it, may have been done or not without this broker being told. Whoever
+        calls has the bundle's lock.
+        """
+        owned = self._owners.get(f"{OWNERS}/{bundle}")
+        if owned is None or owned.node_id != self.node_id or bundle in self._mine:
+            return
+        epoch = await self._store.get(f"{EPOCHS}/{bundle}")
+        if bundle not in self._mine and epoch is not None and int(epoch.value) == owned.epoch:
+            self._taken[bundle] = epoch.version
+            await self._forget_owner(bundle)
 
     def _bundle_at(self, path: str) -> Bundle | None:
         namespace = path.removeprefix(f"{OWNERS}/").rpartition("/")[0]
         return next((each for each in self.bundles(namespace) if path == f"{OWNERS}/{each}"), None)
 
     async def split(self, bundle: Bundle, at: int) -> None:
-        async with self._locks.setdefault(bundle, asyncio.Lock()):
+        async with self._letting_go(bundle):
             owned, policies = self.owner_of(bundle), self._policies.get(bundle.namespace)
             if owned is None or owned.node_id != self.node_id or policies is None:
                 raise NotOwned(f"Namespace bundle {bundle}", owned)
@@ -602,19 +643,20 @@ class ClusterOwnership(Ownership):
     def _session_lost(self) -> None:
         """Own nothing from now on; come back under the next session."""
         gone, self._mine = tuple(self._mine), {}
-        self._let_go_of.update(gone)
+        self._going.update(gone)
         self._store.session.on_lost.append(self._session_lost)
         _log.warning("the session is lost, and with it %d bundles", len(gone))
         self._soon(self._let_go_and_come_back(gone))
 
     async def _let_go_and_come_back(self, gone: Sequence[Bundle]) -> None:
         for bundle in gone:
-            for told in self.on_lost:
-                try:
-                    await told(bundle)
-                except Exception:
-                    _log.exception("somebody could not let go of bundle %s", bundle)
-            self._let_go_of.discard(bundle)
+            with told_if_long(_log, f"bundle {bundle}, lost with the session, is being let go of"):
+                for told in self.on_lost:
+                    try:
+                        await told(bundle)
+                    except Exception:
+                        _log.exception("somebody could not let go of bundle %s", bundle)
+            self._is_let_go_of(bundle)
         while not self._is_closing:
             try:
                 await self._claim_id()
@@ -630,7 +672,7 @@ class ClusterOwnership(Ownership):
         while not self._is_closing:
             self._moved.clear()
             try:
-                await self._forget_what_is_not_had()
+                await self._forget_all_that_is_not_had()
                 due = [
                     bundle
                     for namespace in list(self.namespaces())

@@ -609,9 +609,11 @@ class Broker:
 
     async def _deleted_elsewhere(self, topic: Topic) -> None:
         """Let go of what another broker deletes, before one of its name can be opened here."""
-        for ledger in topic.ledger_names():
-            await self.engine.forget(ledger)
-        await self.events.tell_deleted(topic)
+        try:
+            for ledger in topic.ledger_names():
+                await self.engine.forget(ledger)
+        finally:  # the topic is gone whatever storage says: whoever holds something of it must not keep it
+            await self.events.tell_deleted(topic)
 
     async def _delete(self, topic: Topic, is_used: Callable[[], bool]) -> bool:
         async with self._gate:

@@ -301,8 +301,10 @@ class OpenLogs:
     async def close_unheld(self) -> None:
         """Close the logs that nobody holds, nor has asked for since the last time; many together cost one flush.
 
-        The engine keeps those it is busy with.
+        Those that the engine is busy with stay, and all of one that opens logs slowly.
         """
+        if self._engine.opens_slowly:
+            return
         unheld = []
         async for each in sliced(self._unheld):
             if not each.asked:
@@ -312,7 +314,11 @@ class OpenLogs:
             await self._close_unasked(some)
 
     async def _close_unasked(self, some: Sequence[OpenLog]) -> None:
-        still = [each for each in some if not (each.is_held or each.asked or each.closed)]
+        # What the engine would keep stays here, too: nobody else lets go of it when its bundle goes, and who got the
+        # bundle back would be given it as it was before others wrote.
+        still = [
+            each for each in some if each.log.is_unused and not (each.is_held or each.asked or each.closed)
+        ]
         for each in still:
             # Not found from here on: whoever asks meanwhile has to wait for the engine, not be given a closed log.
             each.tell_closed(_Unused(f"managed ledger {each.log.name} was closed: nobody used it"))

@@ -134,7 +134,11 @@ class Ownership(ABC):
 
     @abstractmethod
     async def acquire(self, bundle: Bundle) -> Owned:
-        """Make sure that this broker has a bundle, and return since when; raise `NotOwned`."""
+        """Make sure that this broker has a bundle, and return since when; raise `NotOwned`, also while it goes."""
+
+    async def acquire_later(self, bundle: Bundle) -> Owned:
+        """Do as `acquire`, but wait while this broker lets go of the bundle: for whoever holds nothing in it."""
+        return await self.acquire(bundle)
 
     @abstractmethod
     async def release(self, bundle: Bundle) -> None:

@@ -42,21 +42,26 @@ class Retention:
     async def retain(self) -> None:
         """Let go of what retention no longer holds; what fails is logged, and tried again in the next round."""
         now_ms = self._clock()
-        opened = await self._opened_overdue(now_ms)
-        for held in self._broker.open_logs.all():
-            try:
-                if held.closed is None and "delete" in held.topic.config.cleanup_policy:
-                    await held.log.retain(now_ms)
-            except _FAILURES as error:
-                _tell(held.topic, held.index, error)
-            await asyncio.sleep(0)
-        for held in opened:
-            held.leave(self)
-        await self._broker.open_logs.close_unheld()
-
-    async def _opened_overdue(self, now_ms: int) -> list[OpenLog]:
-        """Open, and hold, the logs that nobody has asked for, but that hold something which retention may take."""
         opened: list[OpenLog] = []
+        unforeseen: list[Exception] = []
+        try:
+            await self._open_overdue(now_ms, opened, unforeseen)
+            for held in self._broker.open_logs.all():
+                try:
+                    if held.closed is None and "delete" in held.topic.config.cleanup_policy:
+                        await held.log.retain(now_ms)
+                except Exception as error:  # the others have their turn all the same
+                    _tell(held.topic, held.index, error, unforeseen)
+                await asyncio.sleep(0)
+        finally:
+            for held in opened:
+                held.leave(self)
+        await self._broker.open_logs.close_unheld()
+        if unforeseen:
+            raise unforeseen[0]
+
+    async def _open_overdue(self, now_ms: int, opened: list[OpenLog], unforeseen: list[Exception]) -> None:
+        """Open, and hold, the logs that nobody has asked for, but that hold something which retention may take."""
         async for topic in sliced(self._broker.topics()):
             config = topic.config
             if "delete" not in config.cleanup_policy or (
@@ -73,10 +78,9 @@ class Retention:
                         opened.append(held)
                 except BrokerError:
                     pass  # deleted meanwhile, or another broker's
-                except _FAILURES as error:
-                    _tell(topic, index, error)
+                except Exception as error:
+                    _tell(topic, index, error, unforeseen)
             await asyncio.sleep(0)
-        return opened
 
     async def _is_overdue(self, topic: Topic, index: int, now_ms: int) -> bool:
         config = topic.config
@@ -85,5 +89,7 @@ class Retention:
         return aged or 0 <= config.retention_bytes < sum(ledger.size for ledger in ledgers)
 
 
-def _tell(topic: Topic, index: int, error: Exception) -> None:
+def _tell(topic: Topic, index: int, error: Exception, unforeseen: list[Exception]) -> None:
+    if not isinstance(error, _FAILURES):
+        unforeseen.append(error)
     _log.error("retention of %s-%d failed: %s", topic.kafka_name, index, error, exc_info=traced(error))

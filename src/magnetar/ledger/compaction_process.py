@@ -24,6 +24,8 @@ from magnetar.ledger.compaction_passes import Passes, machine_code
 from magnetar.ledger.errors import LedgerCorrupt, LedgerError
 from magnetar.ledger.port import NewEntry, StoredEntry
 
+WORTH_IT = 20_000
+"""So many messages, from which on a run is done in machine code: to load it takes as long as a few thousand do."""
 _IDLE_S = 30.0
 _SERVE = "from magnetar.ledger.compaction_process import serve; serve()"
 
@@ -132,7 +134,7 @@ def serve() -> None:
     questions = Connection(os.dup(0), writable=False)
     answers = Connection(os.dup(1), readable=False)
     os.dup2(2, 1)  # what somebody prints must not come between
-    machine, passes = machine_code(), None
+    passes = None
     while True:
         try:
             verb, *given = pickle.loads(questions.recv_bytes())
@@ -141,7 +143,7 @@ def serve() -> None:
         answer: tuple[str, Any]
         try:
             if verb in ("begin", "end"):
-                passes = Passes(given[0], machine) if given else None
+                passes = _begun(given[0]) if given else None
                 answer = "done", None
             else:
                 assert passes is not None
@@ -154,6 +156,10 @@ def serve() -> None:
             answers.send_bytes(pickle.dumps(answer, pickle.HIGHEST_PROTOCOL))
         except BrokenPipeError:
             return
+
+
+def _begun(job: Job) -> Passes:
+    return Passes(job, machine_code() if job.messages >= WORTH_IT else None)
 
 
 def _stand_back() -> None:

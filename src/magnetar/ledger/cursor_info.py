@@ -19,13 +19,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from urllib.parse import quote
 
 from magnetar.ledger.ack_sets import set_of, words_of
 from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.ledger.info import path_of
 from magnetar.ledger.protobuf import fields, message, number, signed
 from magnetar.ledger.values import Position
+from magnetar.metadata.segments import encoded
 from magnetar.records.errors import CorruptBatch
 
 _MAX_WORDS = 1 << 18
@@ -53,7 +53,7 @@ class CursorInfo:
 
 def cursor_path(log: str, cursor: str) -> str:
     """Return the metadata path of a managed ledger's cursor."""
-    return f"{path_of(log)}/{quote(cursor, safe='')}"
+    return f"{path_of(log)}/{encoded(cursor)}"
 
 
 def encode_cursor(info: CursorInfo) -> bytes:

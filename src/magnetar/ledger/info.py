@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from urllib.parse import quote
 
 from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.ledger.offload_context import decode_offload, encode_offload
@@ -60,9 +59,8 @@ class ManagedLedgerInfo:
 
 
 def path_of(name: str) -> str:
-    """Return the metadata path of the managed ledger ``tenant/ns/persistent/topic``."""
-    *folders, topic = name.split("/")
-    return "/".join((ROOT, *folders, quote(topic, safe="")))
+    """Return the metadata path of the managed ledger ``tenant/ns/persistent/topic``, whose name is encoded as it is."""
+    return f"{ROOT}/{name}"
 
 
 def is_managed_ledger(path: str) -> bool:

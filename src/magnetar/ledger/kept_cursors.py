@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
-from urllib.parse import unquote
 
 from magnetar.ledger.cursor import BEFORE_FIRST, Cursor, Start
 from magnetar.ledger.cursor_info import CursorInfo, cursor_path, decode_cursor, decode_state
@@ -23,6 +22,7 @@ from magnetar.ledger.info import path_of
 from magnetar.ledger.port import ManagedLedger, Position
 from magnetar.metadata import MetadataError, Stored
 from magnetar.metadata.parts import get_value, is_head
+from magnetar.metadata.segments import decoded
 
 
 class KeptCursors(CursorStore):
@@ -56,8 +56,8 @@ class KeptCursors(CursorStore):
             raise metadata_failed(error) from error
         for name, value in zip(found, stored, strict=True):
             if value is not None:
-                self._kept[unquote(name)] = KeptCursor(f"{path}/{name}", value.version)
-                self._infos[unquote(name)] = value
+                self._kept[decoded(name)] = KeptCursor(f"{path}/{name}", value.version)
+                self._infos[decoded(name)] = value
 
     def names(self) -> list[str]:
         return sorted(self._kept)

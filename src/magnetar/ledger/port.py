@@ -339,6 +339,11 @@ class ManagedLedger(ABC):
     def size(self) -> int:
         """Return how many bytes the ledgers take on disk."""
 
+    @property
+    def is_unused(self) -> bool:
+        """Whether nobody listens to it and nothing of it is on its way: `LedgerEngine.let_go` would close it."""
+        return False
+
     @abstractmethod
     async def close(self) -> None:
         """Make everything durable, keep a checkpoint, and let go."""
@@ -348,7 +353,10 @@ class LedgerEngine(ABC):
     """All managed ledgers of one broker."""
 
     opens_slowly: bool = False
-    """Whether to open a log that its last owner did not close takes so long that `left_open` is worth asking."""
+    """Whether to open a log that its last owner did not close takes so long that `left_open` is worth asking.
+
+    Logs that nobody uses stay open then.
+    """
     can_offload: bool = False
     """Whether it brings ledgers to tiered storage, and reads them there."""
     leases: Leases
@@ -404,9 +412,9 @@ class LedgerEngine(ABC):
         return
 
     async def let_go(self, logs: Iterable[ManagedLedger]) -> None:
-        """Close those of the managed ledgers that nobody listens to and all of which is durable.
+        """Close those of the managed ledgers that are unused.
 
-        Who opens one meanwhile waits, and gets it opened anew. An engine that has nothing to spare does nothing.
+        Who opens one meanwhile waits, and gets it opened anew.
         """
         return
 

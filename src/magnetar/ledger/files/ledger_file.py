@@ -14,6 +14,7 @@ from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound, StorageFailed,
 from magnetar.ledger.files.layout import FRAME_BYTES, encode_header, frame_head, ledger_path
 from magnetar.ledger.files.sparse import POINT_EVERY_BYTES, Mark, SparseIndex
 from magnetar.ledger.files.walk import Walked, walk
+from magnetar.ledger.looking import first_wanted
 from magnetar.ledger.port import StoredEntry
 from magnetar.records.compression import Buffer
 
@@ -150,7 +151,7 @@ class LedgerFile:
         """Return the first entry from position ``at`` on for which ``wanted`` holds."""
         while at < self.index.end:
             walked = await self._walk(at, entry_id, offset=-1, max_bytes=4 * POINT_EVERY_BYTES, up_to=_NO_END)
-            found = next((entry for entry in walked.entries if wanted(entry)), None)
+            found = await first_wanted(walked.entries, wanted)
             if found is not None:
                 return found
             at, entry_id = walked.at, walked.entry_id

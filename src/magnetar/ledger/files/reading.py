@@ -14,9 +14,10 @@ from magnetar.ledger.files.ledger_file import LedgerFile
 from magnetar.ledger.files.shared import EngineParts
 from magnetar.ledger.files.state import LogState
 from magnetar.ledger.info import ManagedLedgerInfo
+from magnetar.ledger.looking import base_offset, each_looked_at, looked_at, newest
 from magnetar.ledger.port import Compacted, LedgerSummary, Position, StoredEntry
 from magnetar.records.copied import copied_from
-from magnetar.records.entry import decode_entry, latest_timestamp
+from magnetar.records.entry import latest_timestamp
 
 TRIMMED = "compacted_from"
 T = TypeVar("T")
@@ -156,7 +157,8 @@ class LogReader:
     async def _latest_visible(self) -> int:
         latest, offset = -1, self._log.log_start_offset
         while entries := await self.read(offset, max_bytes=1 << 20):
-            latest = max(latest, *(latest_timestamp(entry.data) for entry in entries))
+            async for _, timestamp in each_looked_at(entries, newest):
+                latest = max(latest, timestamp)
             offset = entries[-1].last_offset + 1
         return latest
 
@@ -178,7 +180,7 @@ class LogReader:
     async def _base_of(self, entry: StoredEntry) -> int:
         """Return the offset of an entry's first message: one behind the entry before it."""
         if entry.copy >= 0:
-            return decode_entry(entry.data).base_offset
+            return await looked_at(entry, base_offset)
         if entry.entry_id == 0:
             return next(s.first_offset for s in self._info.ledgers if s.ledger_id == entry.ledger_id)
         return (await self.entry(Position(entry.ledger_id, entry.entry_id - 1))).last_offset + 1
@@ -253,7 +255,7 @@ class LogReader:
             if summary.compacted and summary.ledger_id == position.ledger_id:
                 following = await self._copy_at_or_behind(summary, position.entry_id + 1)
                 return (
-                    summary.last_offset + 1 if following is None else decode_entry(following.data).base_offset
+                    summary.last_offset + 1 if following is None else await looked_at(following, base_offset)
                 )
         return (await self.entry(position)).last_offset + 1
 

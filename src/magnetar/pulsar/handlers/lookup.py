@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from magnetar.broker.errors import NamespaceNotFound, TopicNotFound
 from magnetar.broker.listeners import Endpoint
 from magnetar.broker.names import TopicName
-from magnetar.broker.ownership import Owned
+from magnetar.broker.ownership import NotOwned, Owned
 from magnetar.pulsar.errors import NotAuthorized, PulsarError
 from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.non_persistent import check_namespace
@@ -60,7 +60,12 @@ def lookup(
 
 async def _taken(connection: PulsarConnection, command: CommandLookupTopic, name: PulsarName) -> None:
     ownership = connection.services.broker.ownership
-    owner = await ownership.acquire(ownership.bundle_of(name.topic, name.partition or 0))
+    try:
+        owner = await ownership.acquire_later(ownership.bundle_of(name.topic, name.partition or 0))
+    except NotOwned as elsewhere:
+        if elsewhere.owner is None:
+            raise
+        owner = elsewhere.owner  # another broker was quicker
     _send_to(connection, command, name, owner)
 
 
