@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from magnetar.client.errors import BrokerUnreachable
+from magnetar.kafka import pace
 from magnetar.proxy.figures import RelayFigures
 from magnetar.proxy.kafka import awaited_batches
 from magnetar.proxy.kafka.producing import BatchRelay, with_few_rows
@@ -71,6 +72,12 @@ class Broker:
         ]
         body = encode_response_header(0, VERSION, 0) + ProduceResponse(responses=rows).encode(VERSION)
         self.told.pop(0)(memoryview(body), None)
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have few rows be answered in the turn in which all is known, however busy the machine is."""
+    monkeypatch.setattr(pace, "MAX_SECONDS", 60.0)
 
 
 class World:

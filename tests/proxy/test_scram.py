@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import subprocess
 import time
 import uuid
 from collections.abc import Iterable, Iterator
@@ -46,6 +50,7 @@ from tests.security.conftest import say
 from tests.security.signing import SECRET_URL, token
 from tests.security.test_delegation_tokens import log_in, password_of
 
+TOOLS = Path(__file__).parents[2] / "compat" / "kafka-tools.sh"
 RECORDS = 20_000
 PARTITIONS = 12
 SECRET = "delegation.token.secret.key=a secret of all brokers"
@@ -774,3 +779,74 @@ def test_without_tokens_the_refusal_says_what_to_do(tmp_path: Path) -> None:
         with Wire(address(proxy)) as wire:  # what else there is passes
             assert say(wire, f"token:{token('root')}").error_code == 0  # type: ignore[attr-defined]
             assert wire.ask(MetadataRequest(topics=[]), 9).brokers
+
+
+needs_tools = pytest.mark.skipif(
+    shutil.which("mvn") is None and "KAFKA_LIBS" not in os.environ, reason="no Maven"
+)
+
+
+class KafkasTools:
+    """Kafka's own tools, and with them Java's client, as one user."""
+
+    def __init__(
+        self, folder: Path, user: str, password: str, *, mechanism: str = BOTH[0], more: str = ""
+    ) -> None:
+        module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+        self._file = folder / f"{uuid.uuid4().hex}.properties"
+        self._file.write_text(
+            f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\n"
+            f'sasl.jaas.config={module} required username="{user}" password="{password}"{more};\n'
+            "default.api.timeout.ms=20000\nrequest.timeout.ms=20000\n"
+        )
+
+    def say(
+        self, at: ClusterProcess | ProxyProcess, name: str, *arguments: str, flag: str = "--command-config"
+    ) -> str:
+        """Run a tool; give all that it said."""
+        command = [str(TOOLS), name, "--bootstrap-server", at.kafka, flag, str(self._file), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.stdout + done.stderr
+
+
+@needs_tools
+@pytest.mark.slow
+@pytest.mark.parametrize("mechanism", BOTH)
+def test_javas_client_writes_and_reads_and_is_refused(
+    proxy: ProxyProcess, topic: str, user: str, mechanism: str, tmp_path: Path
+) -> None:
+    tools = KafkasTools(tmp_path, user, "secret", mechanism=mechanism)
+    said = tools.say(proxy, "verifiable-producer", "--topic", topic, "--max-messages", str(RECORDS))
+    assert f'"acked":{RECORDS}' in said.replace(" ", ""), said[-2000:]
+    said = tools.say(
+        proxy, "verifiable-consumer", "--topic", topic, "--group-id", topic, "--max-messages", str(RECORDS),
+        "--reset-policy", "earliest",
+    )  # fmt: skip
+    counts = [json.loads(line)["count"] for line in said.splitlines() if '"records_consumed"' in line]
+    assert sum(counts) == RECORDS, said[-2000:]
+    wrong = KafkasTools(tmp_path, user, "wrong", mechanism=mechanism)
+    said = wrong.say(proxy, "topics", "--list")
+    assert f"invalid credentials with SASL mechanism {mechanism}" in said, said[-2000:]
+
+
+@needs_tools
+@pytest.mark.slow
+def test_javas_client_with_a_token_gets_in_at_a_broker_and_is_told_why_not_at_the_proxy(
+    proxy: ProxyProcess, cluster: ClusterProcess, topic: str, user: str, tmp_path: Path
+) -> None:
+    said = KafkasTools(tmp_path, user, "secret").say(
+        proxy, "delegation-tokens", "--create", "--max-life-time-period", "3600000"
+    )
+    row = next(line for line in said.splitlines() if f"User:{user}" in line).split()
+    worker = KafkasTools(tmp_path, row[0], row[1], more=" tokenauth=true")
+    said = worker.say(cluster, "verifiable-producer", "--topic", topic, "--max-messages", "1000")
+    assert '"acked":1000' in said.replace(" ", ""), said[-2000:]
+    said = worker.say(proxy, "topics", "--list")
+    assert "KIP-48" in said, said[-2000:]
+    forged = KafkasTools(tmp_path, row[0], "bm9uZQ==", more=" tokenauth=true")
+    assert "invalid credentials" in forged.say(cluster, "topics", "--list")
+    ended = KafkasTools(tmp_path, user, "secret").say(
+        proxy, "delegation-tokens", "--expire", "--expiry-time-period", "-1", "--hmac", row[1]
+    )
+    assert "xpir" in ended, ended
+    assert "invalid credentials" in worker.say(cluster, "topics", "--list")

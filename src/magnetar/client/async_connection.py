@@ -37,13 +37,16 @@ class AsyncConnection(asyncio.BufferedProtocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._error: ClientError | None = None
+        self._working: asyncio.Future[bytes] | None = None
 
     @classmethod
     async def connect(cls, host: str, port: int, settings: ClientSettings) -> AsyncConnection:
         """Return a connection over which the broker knows who we are. Raises ``ClientError``."""
         loop = asyncio.get_running_loop()
         security = settings.security
-        conversation = Conversation(f"{host}:{port}", client_id=settings.client_id, security=security)
+        conversation = Conversation(
+            f"{host}:{port}", client_id=settings.client_id, security=security, works_apart=True
+        )
         connection = cls(conversation, settings)
         try:
             # Certificates' files are read in a thread.
@@ -124,7 +127,27 @@ class AsyncConnection(asyncio.BufferedProtocol):
             return
         if reply and self._transport is not None:
             self._transport.write(reply)
+        self._work_apart()
         self._hand_over()
+
+    def _work_apart(self) -> None:
+        """Have done in a thread what a login waits for, if that is so. Nothing else is awaited meanwhile."""
+        work = self._conversation.work
+        if work is not None and self._working is None:
+            self._working = self._loop.run_in_executor(None, work)
+            self._working.add_done_callback(self._worked)
+
+    def _worked(self, work: asyncio.Future[bytes]) -> None:
+        self._working = None
+        if self._error is not None or work.cancelled():
+            return
+        try:
+            reply = self._conversation.worked(work.result())
+        except ClientError as error:
+            self._fail(error)
+            return
+        assert self._transport is not None
+        self._transport.write(reply)
 
     def _hand_over(self) -> None:
         """Give the answers that have come to who waits for them."""

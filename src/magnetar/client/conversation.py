@@ -24,7 +24,7 @@ from magnetar.wire.kafka.messages.sasl_authenticate_request import SaslAuthentic
 from magnetar.wire.kafka.messages.sasl_handshake_request import SaslHandshakeRequest
 
 if TYPE_CHECKING:
-    from magnetar.client.security import ClientSecurity
+    from magnetar.client.security import ClientSecurity, Work
     from magnetar.wire.kafka.message import Message
 
 #: The longest answer that is believed: what announces more does not speak Kafka's protocol.
@@ -37,7 +37,7 @@ _AS_IT_CAME = -1
 _OF_LOGINS = frozenset({SaslHandshakeRequest.API_KEY, SaslAuthenticateRequest.API_KEY})
 #: What to write for one request; long records are parts of their own.
 Parts: TypeAlias = tuple[bytes | memoryview, ...]
-_Opening: TypeAlias = Generator[tuple["Message", int | None], Any, None]
+_Opening: TypeAlias = Generator["tuple[Message, int | None] | Work", Any, None]
 
 
 class Conversation:
@@ -46,8 +46,15 @@ class Conversation:
     ``place`` is how errors name the broker.
     """
 
-    def __init__(self, place: str, *, client_id: str, security: ClientSecurity) -> None:
+    def __init__(
+        self, place: str, *, client_id: str, security: ClientSecurity, works_apart: bool = False
+    ) -> None:
+        """``works_apart`` leaves to the owner what takes milliseconds, as `work`."""
         self.place = place
+        self.work: Work | None = None
+        """What a login waits for; the owner has it done in a thread, and then calls `worked`."""
+        self._works_apart = works_apart
+        self._at_work: _Opening | None = None
         self.answers: deque[Any] = deque()
         """Answers to what `send` sent, in that order; record batches in them are views of the bytes that came."""
         self.ready = False
@@ -74,7 +81,7 @@ class Conversation:
 
     def open(self) -> bytes:
         """Return what to write first; `buffer_updated` returns the rest, until `ready`."""
-        return b"".join(self._encode(*next(self._opening)))
+        return self._go_on(self._opening, None)
 
     def send(self, request: Message, version: int | None = None, *, max_version: int | None = None) -> Parts:
         """Return what to write for a request; its answer will be in `answers`.
@@ -127,7 +134,7 @@ class Conversation:
         """
         assert self.ready
         self._again = self._log_in(security)
-        return b"".join(self._encode(*next(self._again)))
+        return self._go_on(self._again, None)
 
     @property
     def is_logging_in(self) -> bool:
@@ -204,11 +211,26 @@ class Conversation:
         if opening is None:
             self.answers.append(answer)
             return b""
+        return self._go_on(opening, answer)
+
+    def worked(self, result: bytes) -> bytes:
+        """Take what `work` came to; return what to write now."""
+        opening, self._at_work, self.work = self._at_work, None, None
+        assert opening is not None
+        return self._go_on(opening, result)
+
+    def _go_on(self, opening: _Opening, said: Any) -> bytes:
         try:
-            return b"".join(self._encode(*opening.send(answer)))
+            told = opening.send(said)
+            while not isinstance(told, tuple):
+                if self._works_apart:
+                    self._at_work, self.work = opening, told
+                    return b""
+                told = opening.send(told())
         except StopIteration:
             self.ready, self._again = True, None
             return b""
+        return b"".join(self._encode(*told))
 
     def _check_correlation(self, correlation: int, awaited: int) -> None:
         if correlation != awaited:
@@ -234,13 +256,15 @@ class Conversation:
         mechanisms = ", ".join(offered.mechanisms) or "none"
         check(offered.error_code, what, f"the broker offers {mechanisms}")
         login = security.login()
-        message = next(login)
+        told = next(login)
         while True:
-            answer = yield SaslAuthenticateRequest(auth_bytes=message), None
-            check(answer.error_code, what, answer.error_message)
-            self.session_ms = answer.session_lifetime_ms
             try:
-                message = login.send(bytes(answer.auth_bytes))
+                while not isinstance(told, bytes):
+                    told = login.send((yield told))
+                answer = yield SaslAuthenticateRequest(auth_bytes=told), None
+                check(answer.error_code, what, answer.error_message)
+                self.session_ms = answer.session_lifetime_ms
+                told = login.send(bytes(answer.auth_bytes))
             except StopIteration:
                 return
 

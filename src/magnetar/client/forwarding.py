@@ -266,6 +266,7 @@ class ForwardingConnection(AsyncConnection):
                 reply = self._conversation.receive(frame)
                 if reply and self._transport is not None:
                     self._transport.write(reply)
+                self._work_apart()
                 self._hand_over()
                 if self._proved is not None and self._has_proved:
                     self._logged_in()

@@ -17,8 +17,9 @@ import hmac
 import re
 import secrets
 import ssl
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -29,8 +30,10 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _SCRAM = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS = ("PLAIN", *_SCRAM)
 _SCRAM_OF_ALL = {**_SCRAM, BETWEEN_BROKERS: "sha256"}
-#: Gives what to say next, and is sent what the broker answered.
-Login: TypeAlias = Generator[bytes, bytes, None]
+#: Takes milliseconds, and may be called in any thread.
+Work: TypeAlias = Callable[[], bytes]
+#: Gives what to say next, and is sent what the broker answered; or gives what is to be worked out, and is sent that.
+Login: TypeAlias = Generator[bytes | Work, bytes, None]
 
 _MIN_ITERATIONS, _MAX_ITERATIONS = 4096, 1_000_000
 
@@ -152,7 +155,7 @@ def _scram(algorithm: str, username: str, password: str, extensions: str) -> Log
         raise LoginFailed("the broker's SCRAM challenge cannot be read") from None
     if not told.get("r", "").startswith(nonce) or not _MIN_ITERATIONS <= iterations <= _MAX_ITERATIONS:
         raise LoginFailed("the broker's SCRAM challenge cannot be accepted")
-    salted = hashlib.pbkdf2_hmac(algorithm, password.encode(), salt, iterations)
+    salted = yield partial(hashlib.pbkdf2_hmac, algorithm, password.encode(), salt, iterations)
     without_proof = f"c=biws,r={told['r']}"
     message = f"{bare},{challenge},{without_proof}".encode()
     key = mac(salted, b"Client Key")

@@ -28,7 +28,7 @@ VALUES = {
     "cluster": "standalone",
     "role": "bob",
     "bundle": "0x00000000_0xffffffff",
-    "seconds": "1",
+    "seconds": "86400",
     "timestamp": "0",
     "key": "colour",
     "name": "log.retention.ms",

@@ -28,6 +28,8 @@ MAX_ITERATIONS: Final = 16384
 _SALT_BYTES = 24
 _NONCE_BYTES = 24
 MAX_NAME_BYTES: Final = 1024
+MAX_MESSAGE_BYTES: Final = 16 << 10
+"""Of what a client says at a time: it is looked through while others wait, at 0.2 us a byte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +195,8 @@ class ScramExchange:
 
 
 def _text(said: bytes) -> str:
+    if len(said) > MAX_MESSAGE_BYTES:
+        raise ScramRefused(f"the client says {len(said)} bytes, of which there may be {MAX_MESSAGE_BYTES}")
     try:
         return said.decode()
     except UnicodeDecodeError:

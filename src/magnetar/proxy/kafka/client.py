@@ -149,7 +149,9 @@ class ProxiedClient:
     def refuse(self, why: str) -> None:
         """End the conversation with one line in the log."""
         if not self.has_ended:
-            _log.warning("connection from %s (client id %r) closed: %s", self.peer, self.client_id, why)
+            _log.warning(
+                "connection from %s (client id %.80r) closed: %.500s", self.peer, self.client_id, why
+            )
             self.close()
 
     def close(self) -> None:
