@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -112,7 +113,7 @@ def taken_up(log: MemoryOffsetsLog, world: World, *, is_written: bool = False) -
     return shard
 
 
-def order(shard: Shard[Orders], what: bytes) -> asyncio.Future[str]:
+def order(shard: Shard[Any], what: bytes) -> asyncio.Future[str]:
     return shard.ask(lambda decider, token: decider.order(what, token))
 
 

@@ -156,4 +156,6 @@ async def test_planted_bugs_are_found(plant: Any, monkeypatch: pytest.MonkeyPatc
             await asyncio.wait_for(World(seed).run(), 30)
         except AssertionError:
             return
+        except TimeoutError:
+            continue  # with such a bug a world may stand still for good: another one is to show it
     pytest.fail("150 worlds did not find it")

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from magnetar.kafka.coordinators.bounds import MOST_TOPICS
 from magnetar.kafka.handlers.describe_user_scram_credentials import MOST_USERS
+from magnetar.kafka.pace import MOST_AGAIN, told_of
 from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.message import Message
 from magnetar.wire.kafka.messages import alter_configs_request as replacing
+from magnetar.wire.kafka.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from magnetar.wire.kafka.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from magnetar.wire.kafka.messages.describe_groups_request import DescribeGroupsRequest
 from magnetar.wire.kafka.messages.describe_log_dirs_request import (
@@ -31,7 +36,9 @@ from magnetar.wire.kafka.messages.incremental_alter_configs_request import (
 )
 from magnetar.wire.kafka.messages.list_groups_request import ListGroupsRequest
 from magnetar.wire.kafka.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
+from magnetar.wire.kafka.messages.share_group_describe_request import ShareGroupDescribeRequest
 from magnetar.wire.kafka.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
+from magnetar.wire.kafka.messages.streams_group_describe_request import StreamsGroupDescribeRequest
 from magnetar.wire.kafka.messages.streams_group_heartbeat_request import (
     StreamsGroupHeartbeatRequest,
     Subtopology,
@@ -121,6 +128,36 @@ def test_users_are_named_by_the_thousand_and_no_more(wire: Wire) -> None:
     assert len(wire.ask(DescribeUserScramCredentialsRequest(users=users[1:])).results) == MOST_USERS
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda names: DescribeGroupsRequest(groups=names),
+        lambda names: ConsumerGroupDescribeRequest(group_ids=names),
+        lambda names: ShareGroupDescribeRequest(group_ids=names),
+        lambda names: StreamsGroupDescribeRequest(group_ids=names),
+    ],
+    ids=["classic", "consumer", "share", "streams"],
+)
+def test_a_group_that_is_named_again_is_told_of_again_as_in_kafka_but_not_without_end(
+    wire: Wire, asked: Callable[[list[str]], Message]
+) -> None:
+    assert [each.group_id for each in wire.ask(asked(["g", "h", "g", "g"])).groups] == ["g", "h", "g", "g"]
+    answered = wire.ask(asked(["g", "h"] * 50_000)).groups
+    assert len(answered) == MOST_AGAIN + 2
+
+
+def test_members_of_a_group_that_is_named_again_count_too(wire: Wire) -> None:
+    names, width = ["g"] * 100_000, 7
+    told: list[str] = []
+
+    def tell(name: str) -> str:
+        told.append(name)
+        return name
+
+    rows = asyncio.run(told_of(names, tell, lambda row: width - 1))
+    assert (told, len(rows)) == (["g"], 1 + MOST_AGAIN // width)
+
+
 def test_what_is_named_again_is_told_of_once(wire: Wire, topic: str) -> None:
     """All that there is of a group, times 200,000, would be some GB."""
     all_of_it = OffsetFetchRequestGroup(group_id="g", topics=None)
@@ -129,7 +166,6 @@ def test_what_is_named_again_is_told_of_once(wire: Wire, topic: str) -> None:
     assert len(wire.ask(OffsetFetchRequest(groups=[some, all_of_it, some]), 9).groups) == 3
     shared = DescribeShareGroupOffsetsRequestGroup(group_id="s", topics=None)
     assert len(wire.ask(DescribeShareGroupOffsetsRequest(groups=[shared] * 3)).groups) == 1
-    assert len(wire.ask(DescribeGroupsRequest(groups=["g"] * 3)).groups) == 1
     sizes = DescribableLogDirTopic(topic="prey", partitions=[0, 0])
     (told,) = wire.ask(DescribeLogDirsRequest(topics=[sizes] * 3)).results[0].topics
     assert [row.partition_index for row in told.partitions] == [0]

@@ -84,11 +84,11 @@ def test_only_a_broker_may_say_that_times_are_its_own(broker: BrokerProcess, wir
 
 
 def test_records_without_a_key_are_named(broker: BrokerProcess, wire: Wire) -> None:
-    name = topic(wire, "compacted", **{"cleanup.policy": "compact"})
+    name = topic(wire, "keyless", **{"cleanup.policy": "compact"})
     now = int(time.time() * SECOND)
     make: Callable[[bytes | None], PlainRecord] = lambda key: PlainRecord(key, b"v", [], now)  # noqa: E731
     row = produce(wire, name, encode_batch([make(b"k"), *[make(None)] * 5]))
-    why = "Compacted topic cannot accept message without key in topic partition compacted-0"
+    why = "Compacted topic cannot accept message without key in topic partition keyless-0"
     assert row.error_code == ErrorCode.INVALID_RECORD
     assert row.log_start_offset == 0
     assert [(e.batch_index, e.batch_index_error_message) for e in row.record_errors] == [

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from magnetar.broker import producers as producers_module
 from magnetar.broker.producers import BatchTooEarly, OutOfOrderSequence
 from magnetar.broker.topic_config import TopicConfig
 from magnetar.kafka.errors import code_for
@@ -36,11 +37,12 @@ class House:
         topic: Any = SimpleNamespace(config=TopicConfig(), internal=False, kafka_name="t")
         known = None if self.partition is None else self.partition.producers
         self.partition = Partition(topic, 0, self.log, lambda: 1000, producers=known)
+        self.partition.leader_epoch = 1  # as one that has had another owner
         await self.partition.load()
 
-    async def send(self, sequence: int, epoch: int = 0) -> int:
+    async def send(self, sequence: int, epoch: int = 0, producer_id: int = 7) -> int:
         records = [PlainRecord(None, b"v", (), 5)]
-        data = encode_batch(records, producer_id=7, producer_epoch=epoch, base_sequence=sequence)
+        data = encode_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
         placed = self.partition.produce(await drafted(self.partition, memoryview(data)))
         return int(placed.base_offset)
 
@@ -108,3 +110,41 @@ async def test_who_does_not_send_again_has_lost_it(house: House, monkeypatch: py
     await house.open_partition()
     with pytest.raises(OutOfOrderSequence):
         await house.send(2)
+
+
+async def test_who_is_not_known_and_begins_late_is_asked_once_for_what_comes_before(house: House) -> None:
+    """Its first batch may be on its way from the owner of before; librdkafka would take it for stored, too."""
+    for sequence in (15, 20, 25):
+        with pytest.raises(BatchTooEarly, match="nothing is known of producer 7") as refused:
+            await house.send(sequence)
+        assert code_for(refused.value) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert await house.send(0) == 0
+    with pytest.raises(OutOfOrderSequence):
+        await house.send(15)
+
+
+async def test_who_sends_the_same_again_has_nothing_before_it(house: House) -> None:
+    """The topic may be another one of the same name, or its producer unknown for having been idle for long."""
+    for sequence in (20, 15, 20):  # the lowest counts: the others lie behind it
+        with pytest.raises(BatchTooEarly):
+            await house.send(sequence)
+    assert [await house.send(sequence) for sequence in (15, 16)] == [0, 1]
+
+
+async def test_an_epoch_begins_late_by_itself(house: House) -> None:
+    for epoch in (0, 1):
+        with pytest.raises(BatchTooEarly):
+            await house.send(4, epoch)
+    assert await house.send(4, 1) == 0
+
+
+async def test_of_those_that_never_came_again_not_all_are_kept(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producers_module, "_KEPT_LATE", 2)
+    for producer_id in (1, 2, 3):
+        with pytest.raises(BatchTooEarly):
+            await house.send(4, producer_id=producer_id)
+    assert await house.send(4, producer_id=3) == 0
+    with pytest.raises(BatchTooEarly):
+        await house.send(4, producer_id=1)

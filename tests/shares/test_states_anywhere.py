@@ -205,6 +205,35 @@ async def test_of_many_groups_each_has_its_own_and_one_that_is_forgotten_has_not
     assert not any((await house.states.of_groups(["crew", "guests"])).values())
 
 
+async def test_a_broker_is_asked_for_many_groups_side_by_side_and_not_for_all_at_once() -> None:
+    house = await House().start()
+    groups = [f"g{number}" for number in range(100)]
+    for number, group in enumerate(groups):
+        await house.states.initialize(ShareKey(group, KEY.topic_id, 2), 1, number)
+    house.asked.clear()
+    house.open.clear()
+    asking = asyncio.ensure_future(house.states.of_groups(groups))
+    for _ in range(200):
+        await asyncio.sleep(0)
+    assert 2 <= len(house.asked) < 50
+    house.open.set()
+    found = await asking
+    assert len(house.asked) == len(groups)
+    assert [state.start_offset for group in groups for state in found[group].values()] == list(range(100))
+
+
+async def test_of_many_groups_none_is_asked_for_when_one_was_refused() -> None:
+    house = await House().start()
+    house.silent = 1
+    with pytest.raises(CoordinatorRefused):
+        await house.states.of_groups([f"g{number}" for number in range(1000)])
+    asked = len(house.asked)
+    assert asked < 100
+    for _ in range(200):
+        await asyncio.sleep(0)
+    assert len(house.asked) == asked
+
+
 def test_what_is_replayed_is_found_by_its_group_too() -> None:
     before, after = ShareStates(lambda: 0), ShareStates(lambda: 0)
     other = KEY._replace(group_id="guests")

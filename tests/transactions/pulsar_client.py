@@ -91,11 +91,16 @@ class Client(Raw):
 
     # -- messages
 
-    def produce(self, topic: str, values: Iterable[bytes], txn: Txn | None = None) -> list[Place]:
-        """Send messages one by one, all before the first receipt; give where they lie."""
+    def produce(
+        self, topic: str, values: Iterable[bytes], txn: Txn | None = None, *, as_go: bool = False
+    ) -> list[Place]:
+        """Send messages one by one, all before the first receipt; give where they lie.
+
+        With ``as_go`` only the commands name the transaction, as Pulsar's client in Go has it.
+        """
         sent = 0
         for value in values:
-            self.send(self._frame(topic, entry(value, **self._metadata(txn)), txn))
+            self.send(self._frame(topic, entry(value, **self._metadata(None if as_go else txn)), txn))
             sent += 1
         return [self._receipt() for _ in range(sent)]
 

@@ -89,6 +89,20 @@ def test_messages_come_when_they_are_committed_and_never_if_they_are_aborted(
     assert b"aborted" in values(broker.address, topic, UNCOMMITTED)
 
 
+def test_a_message_whose_command_alone_names_its_transaction_can_be_read_whatever_its_size(
+    broker: BrokerProcess, client: Client, tmp_path: Path, topic: str
+) -> None:
+    """What was sent is not what is stored; a large one was stored with the checksum of the former."""
+    wanted = [bytes([number % 251]) * (1 << number) for number in range(5, 20)]
+    consumer = client.subscribe(topic)
+    txn = client.begin()
+    client.add_topic(txn, topic)
+    client.produce(topic, wanted, txn, as_go=True)
+    client.end(txn)
+    assert client.values(consumer, len(wanted)) == wanted
+    assert values(broker.address, topic, COMMITTED) == wanted
+
+
 def test_batches_of_many_transactions_are_the_same_for_all_readers(
     broker: BrokerProcess, client: Client, tmp_path: Path, topic: str
 ) -> None:

@@ -23,6 +23,7 @@ from magnetar.records.batch import read_header
 from magnetar.records.compression import Codec
 from magnetar.records.control import read_marker
 from magnetar.records.conversion import kafka_batch, use_machine_code
+from magnetar.records.crc import crc32c
 from magnetar.records.entry import broker_entry_head
 from magnetar.records.pulsar_entries import open_send
 from magnetar.records.pulsar_markers import in_transaction, txn_marker
@@ -140,6 +141,13 @@ def test_a_message_of_a_transaction_is_kafkas_of_a_producer_of_its_own(machine: 
     assert (made.producer_id, made.producer_epoch, made.base_sequence) == (TXN.producer_id, 0, -1)
     assert TxnId.of_producer(made.producer_id) == TXN
     assert made.codec is Codec.none
+
+
+@pytest.mark.parametrize("size", [5, 100_000])
+def test_what_a_message_of_a_transaction_counts_is_what_is_stored(size: int) -> None:
+    sent = in_transaction(open_send(entry(b"x" * size)), TXN)
+    assert b"".join(map(bytes, sent.parts)) == sent.framed
+    assert sent.crc in (None, crc32c(sent.parts[-1]))
 
 
 @pytest.mark.parametrize("committed", [False, True])

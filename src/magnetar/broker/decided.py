@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from magnetar.broker.producer_log import producer_header
+from magnetar.ledger.looking import each_looked_at, looked_at
 from magnetar.ledger.port import ManagedLedger, StoredEntry
 
 _BLOCK_OFFSETS, _BLOCK_BYTES = 500, 1 << 20
 
 
-def aborted_among(log: ManagedLedger, entries: Sequence[StoredEntry]) -> frozenset[int]:
-    """Return the numbers of those entries that aborted transactions wrote."""
+async def aborted_among(log: ManagedLedger, entries: Sequence[StoredEntry]) -> frozenset[int]:
+    """Return the numbers of those entries that aborted transactions wrote; others have turns meanwhile."""
     transactions = log.transactions
     if transactions is None or not entries or not transactions.aborted_count:
         return frozenset()
@@ -22,12 +23,13 @@ def aborted_among(log: ManagedLedger, entries: Sequence[StoredEntry]) -> frozens
     for each in found:
         by_producer.setdefault(each.producer_id, []).append((each.first_offset, each.last_offset))
     numbers = set()
-    for number, entry in enumerate(entries):
-        header = producer_header(entry)
-        if header is None or not header.is_transactional or header.producer_id not in by_producer:
-            continue
-        if any(first <= header.base_offset <= last for first, last in by_producer[header.producer_id]):
-            numbers.add(number)
+    number = 0
+    async for _, header in each_looked_at(entries, producer_header):
+        if header is not None and header.is_transactional:
+            ranges = by_producer.get(header.producer_id, ())
+            if any(first <= header.base_offset <= last for first, last in ranges):
+                numbers.add(number)
+        number += 1
     return frozenset(numbers)
 
 
@@ -43,9 +45,9 @@ async def last_message(log: ManagedLedger, before: int) -> StoredEntry | None:
         while at < before and (some := await log.read(at, max_bytes=_BLOCK_BYTES, up_to=before)):
             block += some
             at = some[-1].last_offset + 1
-        aborted = aborted_among(log, block)
+        aborted = await aborted_among(log, block)
         for number in reversed(range(len(block))):
-            header = producer_header(block[number])
+            header = await looked_at(block[number], producer_header)
             if number not in aborted and not (header is not None and header.is_control):
                 return block[number]
         before = start

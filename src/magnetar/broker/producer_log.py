@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import Final
 
 from magnetar.broker.producer_snapshot import SnapshotUnreadable
 from magnetar.broker.producers import EndTransactionMarker, ProducerStates
-from magnetar.broker.slices import sliced
+from magnetar.ledger.looking import each_looked_at
 from magnetar.ledger.port import ManagedLedger, StoredEntry
 from magnetar.records.batch import CONTROL, NO_LEADER_EPOCH, TRANSACTIONAL, BatchHeader, read_header
 from magnetar.records.control import read_marker
-from magnetar.records.entry import decode_entry, kafka_payload_at, payload_at
+from magnetar.records.entry import decode_entry, kafka_payload_at
 from magnetar.records.pulsar_transactions import COMMIT_MARKER, is_transactions
 
 PULSAR = "pulsar"
 _READ_BYTES: Final = 4 << 20
-_LARGE_BYTES: Final = 64 << 10
-"""Metadata beyond that are not read between other things: such are tens of thousands of properties."""
 _log = logging.getLogger("magnetar.broker")
 
 
@@ -30,12 +27,7 @@ async def load(log: ManagedLedger) -> ProducerStates:
         entries = await log.read(offset, max_bytes=_READ_BYTES)
         if not entries:
             break
-        async for entry in sliced(entries):
-            # Of a time when nothing bounded that:
-            if len(entry.data) > _LARGE_BYTES and payload_at(entry.data) > _LARGE_BYTES:
-                header = await asyncio.to_thread(producer_header, entry)
-            else:
-                header = producer_header(entry)
+        async for entry, header in each_looked_at(entries, producer_header):
             if header is not None and header.producer_id >= 0 and header.base_offset >= offset:
                 replay(states, header, entry)
         offset = entries[-1].last_offset + 1

@@ -17,6 +17,7 @@ from magnetar.records.batch import TRANSACTIONAL, BatchHeader
 from magnetar.records.pulsar_transactions import is_transactions
 
 KEPT_BATCHES = 5
+_KEPT_LATE = 1000
 _SEQUENCES = 1 << 31
 NO_EPOCH = -1
 NEVER = -1
@@ -51,7 +52,7 @@ class OutOfOrderSequence(ProducerRefused):
 
 
 class BatchTooEarly(ProducerRefused):
-    """The batch before this one was refused a moment ago, and is on its way again."""
+    """The batch before this one was refused a moment ago, or may be, and is on its way again."""
 
 
 class InvalidProducerEpoch(ProducerRefused):
@@ -89,10 +90,14 @@ class ProducerStateEntry:
 class ProducerStates:
     """All producers of one partition."""
 
-    __slots__ = ("_markers", "_producers", "transactions")
+    __slots__ = ("_late", "_markers", "_producers", "has_moved", "transactions")
 
     def __init__(self) -> None:
+        self.has_moved = False
+        """Whether another broker may have had the partition before."""
         self._producers: dict[int, ProducerStateEntry] = {}
+        self._late: dict[int, tuple[int, int]] = {}
+        """Of producers that nothing is known of: with which epoch and sequence they wanted to begin, the lowest."""
         self._markers: dict[int, tuple[int, int, int, int]] = {}
         """By the offset of a marker that may be taken back: whose it is, and epochs and time of before."""
         self.transactions = LogTransactions()
@@ -115,11 +120,13 @@ class ProducerStates:
     def check(self, batch: BatchHeader) -> Kept | None:
         """Return the batch in the log that this one repeats, or None if it is the next one.
 
-        Raises ``OutOfOrderSequence`` or ``InvalidProducerEpoch``.
+        Raises ``OutOfOrderSequence``, ``BatchTooEarly`` or ``InvalidProducerEpoch``.
         """
         known = self._producers.get(batch.producer_id)
-        if known is None:
-            return None  # nothing is known (any more): any first sequence will do
+        if known is None:  # nothing is known (any more): any first sequence will do
+            if self.has_moved and batch.base_sequence:
+                self._begins_late(batch)
+            return None
         if batch.producer_epoch < known.epoch:
             raise InvalidProducerEpoch(
                 f"producer {batch.producer_id} is at epoch {known.epoch}, not {batch.producer_epoch}"
@@ -140,6 +147,27 @@ class ProducerStates:
                 return kept
         raise OutOfOrderSequence(
             f"producer {batch.producer_id} sent sequence {batch.base_sequence} where {due} is due", due
+        )
+
+    def _begins_late(self, batch: BatchHeader) -> None:
+        """Refuse it once to begin with anything but its first batch; a batch that comes again may begin.
+
+        What was sent before it may be on its way to the broker that had the partition until now, and never stored:
+        librdkafka takes the acknowledgement of a batch for that of all before it (rd_kafka_dr_implicit_ack). Refused
+        as by a broker that does not lead, clients send all that is unanswered again, and in order.
+        """
+        wanted = (batch.producer_epoch, batch.base_sequence)
+        before = self._late.pop(batch.producer_id, None)
+        if before == wanted:
+            return
+        if before is not None and before[0] == wanted[0]:
+            wanted = min(before, wanted)
+        if len(self._late) >= _KEPT_LATE:
+            del self._late[next(iter(self._late))]
+        self._late[batch.producer_id] = wanted
+        raise BatchTooEarly(
+            f"nothing is known of producer {batch.producer_id}, which begins with sequence {batch.base_sequence}: if "
+            "no batch before it is on its way, send it once more"
         )
 
     def add(self, batch: BatchHeader, base_offset: int) -> None:

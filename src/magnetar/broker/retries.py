@@ -32,10 +32,15 @@ class Retries:
         """
         if self._tries == len(self._pauses_s):
             self._log.warning(what + ": %s; tried again", *about, error)
-        await self._pause()
+        await self.pause()
 
     async def after_unforeseen(self, error: Exception, what: str, *about: object) -> None:
-        """Pause after a fault of the broker's own.
+        """Tell of a fault of the broker's own, and pause."""
+        self.tell_unforeseen(error, what, *about)
+        await self.pause()
+
+    def tell_unforeseen(self, error: Exception, what: str, *about: object) -> None:
+        """Tell of a fault of the broker's own, before the pause that follows it.
 
         It is told at once, with its traceback, and after 1, 3, 7, 15 ... further tries: ``what`` says what does not
         work, and what there is to do if the line comes again.
@@ -46,13 +51,13 @@ class Retries:
                 "%s: %s: %s (tries: %d; the next one in %g s)",
                 what % about, type(error).__name__, error, tried, self._next_s, exc_info=error,
             )  # fmt: skip
-        await self._pause()
 
     @property
     def _next_s(self) -> float:
         return self._pauses_s[min(self._tries, len(self._pauses_s) - 1)]
 
-    async def _pause(self) -> None:
+    async def pause(self) -> None:
+        """Wait for as long as it is time for now, whoever told of why."""
         wait_s = self._next_s
         self._tries += 1
         await asyncio.sleep(wait_s)

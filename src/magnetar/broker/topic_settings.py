@@ -272,7 +272,7 @@ class TopicSettings:
     min_insync_replicas: int = setting(
         1,
         Kind.INT,
-        "Replicas that acks=all asks for in topics that do not say; there is one.",
+        "Without effect: the replicas that acks=all asks for, as topics show that do not say; here there is one.",
         rule=at_least(1),
         dynamic=True,
     )

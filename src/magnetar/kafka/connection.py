@@ -26,7 +26,7 @@ from magnetar.kafka.context import RequestContext, Software
 from magnetar.kafka.eager import Eager
 from magnetar.kafka.handlers import ROUTE_BY_KEY
 from magnetar.kafka.handlers.api_versions import unsupported_version
-from magnetar.kafka.pace import LONG_SECONDS, MANY_ROWS, MAX_SECONDS
+from magnetar.kafka.pace import LONG_SECONDS, MANY_ROWS, MAX_SECONDS, is_long
 from magnetar.kafka.route import Handler, Route
 from magnetar.kafka.services import KafkaServices
 from magnetar.kafka.serving import (
@@ -156,7 +156,9 @@ class KafkaConnection:
     def refuse(self, why: str) -> None:
         """End the conversation with one line in the log."""
         if not self.has_ended:
-            _log.warning("connection from %s (client id %r) closed: %s", self.peer, self.client_id, why)
+            _log.warning(
+                "connection from %s (client id %.80r) closed: %.500s", self.peer, self.client_id, why
+            )
             self.close()
 
     def close(self) -> None:
@@ -373,8 +375,9 @@ class KafkaConnection:
             seconds = perf_counter() - began
             self._asks_long = seconds > LONG_SECONDS
             has_many_rows = answer.context is not None and answer.context.has_many_rows
-            if response is not None and (has_many_rows or seconds > MAX_SECONDS / 2) and not self.has_ended:
-                # It may well have many rows. (It may have waited, too: then this does no harm.)
+            took_long = seconds > MAX_SECONDS / 2  # or waited
+            is_large = has_many_rows or (took_long and is_long(response))
+            if is_large and response is not None and not self.has_ended:
                 response = await answer.encoded_apart(response)
         except Exception as error:
             self._answered(answer, None, error)

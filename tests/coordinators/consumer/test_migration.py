@@ -26,6 +26,8 @@ from magnetar.wire.kafka.messages.consumer_protocol_assignment import (
     ConsumerProtocolAssignment,
     TopicPartition,
 )
+from magnetar.wire.kafka.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from magnetar.wire.kafka.messages.consumer_protocol_subscription import TopicPartition as Owns
 from magnetar.wire.kafka.messages.heartbeat_request import HeartbeatRequest
 from magnetar.wire.kafka.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from magnetar.wire.kafka.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
@@ -141,6 +143,57 @@ def test_a_classic_member_goes_on_and_makes_room() -> None:
     (row,) = answer.assignment.topic_partitions  # type: ignore[attr-defined]
     assert sorted(row.partitions + has) == [0, 1, 2, 3]
     assert played.decider.groups["g"].state == "Stable"
+
+
+def test_of_what_several_claim_the_leader_disposes_then_the_latest_generation() -> None:
+    """A consumer group knows one owner of a partition: who has missed a generation may claim what it has no more."""
+    world = World()
+    world.sizes = {"a": 4}
+    names = iter("xyz")
+    decider = GroupsDecider(SETTINGS, lambda: next(names), world)  # type: ignore[arg-type]
+    claims = {"c-x": (5, [0, 1, 2]), "c-y": (7, [1, 2, 3]), "c-z": (6, [1, 7])}
+    for generation, owned in claims.values():
+        rows = [Owns(topic="a", partitions=owned), Owns(topic="gone", partitions=[0])]
+        said = ConsumerProtocolSubscription(topics=["a"], owned_partitions=rows, generation_id=generation)
+        request = JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=20_000,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="p", metadata=b"\0\2" + said.encode(2))],
+        )
+        decider.join(request, Caller("c", "/h", 3), "join", 1_000)
+    decider.expire(1_001)
+    given = {"c-x": [3], "c-y": [], "c-z": []}
+    parts = []
+    for member_id, partitions in given.items():
+        made = ConsumerProtocolAssignment(
+            assigned_partitions=[TopicPartition(topic="a", partitions=partitions)]
+        )
+        parts.append(SyncGroupRequestAssignment(member_id=member_id, assignment=bytes(2) + made.encode(0)))
+    sync = SyncGroupRequest(group_id="g", generation_id=1, member_id="c-x", assignments=parts)
+    for action in decider.sync(sync, "sync", 1_002).actions:
+        decider.done(action, None, 1_002)
+    decider.heartbeat(
+        ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id="n",
+            rebalance_timeout_ms=20_000,
+            subscribed_topic_names=["a"],
+            topic_partitions=[],
+        ),
+        Beating("n", "/h", 1),
+        1_003,
+    )
+    group = decider.groups["g"]
+    assert isinstance(group, ConsumerGroup)
+    assert {each: dict(group.members[each].assigned) for each in claims} == {
+        "c-x": {A: frozenset({0, 3})},
+        "c-y": {A: frozenset({1, 2})},
+        "c-z": {A: frozenset({7})},
+    }
+    assert group.members["n"].assigned == {}
+    assert group.members["c-x"].has_had(A, 0, 1), "it may commit what it reads"
 
 
 def test_who_is_a_classic_member_is_so_after_a_restart() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
@@ -345,3 +346,63 @@ def test_who_joined_before_the_group_became_classic_is_not_given_what_another_ha
     history.step_classic(who=2, lost=False)
     history.nobody_owns_what_another_owns()
     history.teardown()
+
+
+def test_what_a_classic_member_was_only_told_to_give_up_no_other_is_given() -> None:
+    """Found by a history: the last consumer left, and another came before the classic member had rejoined."""
+    history = MigrationHistory()
+    history.choose(eager=False)
+    history.begin(a=2, b=1)
+    history.join_classic(topics=("a",), count=1)
+    history.rest(1)
+    history.join(subscription=("a",), static=None)
+    history.rest(2)
+    history.all_consumers_leave()
+    (member,) = history.decider.groups[GROUP].members.values()
+    (stands,) = read_assignment(member.assignment).assigned_partitions
+    assert stands.partitions == [0, 1], "what it still reads stands in the log"
+    history.join(subscription=("a",), static=None)
+    history.nobody_owns_what_another_owns()
+    history.teardown()
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["that is assigned", "that begins anew"])
+def test_who_has_joined_a_generation_still_has_what_it_had_in_the_one_before(again: bool) -> None:
+    """Amid a rebalance the group is assigned what it is to have next, or nothing, and its members own what they had."""
+    history = MigrationHistory()
+    history.choose(eager=False)
+    history.begin(a=4, b=1)
+    history.join_classic(topics=("a",), count=1)
+    history.rest(1)
+    first = history.old[0]
+    history.join_classic(topics=("a",), count=1)
+    history._step(first, lost=False)  # hears of it
+    history._step(first, lost=False)  # joins the next generation
+    assert (first.phase, len(first.owned)) == ("joined", 4)
+    if again:
+        history.join_classic(topics=("a",), count=1)
+    else:
+        second = history.old[1]
+        history._take(
+            history.decider.sync(
+                SyncGroupRequest(
+                    group_id=GROUP,
+                    generation_id=first.generation,
+                    member_id=first.member_id,
+                    assignments=[
+                        SyncGroupRequestAssignment(member_id=first.member_id, assignment=_given("a", 0, 1)),
+                        SyncGroupRequestAssignment(member_id=second.member_id, assignment=_given("a")),
+                    ],
+                ),
+                (replace(first), "the answer is lost"),
+                history.now_ms,
+            )
+        )
+    history.join(subscription=("a",), static=None)
+    history.nobody_owns_what_another_owns()
+    history.teardown()
+
+
+def _given(topic: str, *partitions: int) -> bytes:
+    rows = [Given(topic=topic, partitions=list(partitions))]
+    return b"\0\0" + ConsumerProtocolAssignment(assigned_partitions=rows).encode(0)

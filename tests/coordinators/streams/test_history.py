@@ -301,3 +301,37 @@ TestStreamsHistory = StreamsHistory.TestCase
 TestStreamsHistory.settings = settings(
     max_examples=100, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )
+
+
+def test_an_answer_that_was_lost_is_given_again_though_the_epoch_is_the_same() -> None:
+    """A member waits for a task that another one has to give up; when it is given that, it does not hear of it."""
+    history = StreamsHistory()
+    history.begin(size=2, standbys=0)
+    history.join(process="x", static=None)
+    history.snapshot()
+    history.join(process="x", static=None)
+    history.join(process="x", static=None)
+    history.internal_topic_is_deleted(topic="r")
+    history.rest(rounds=2)
+    epoch = history.clients[0].epoch
+    history.beat(lost=True, who=0)
+    history.beat(lost=False, who=0)
+    assert history.clients[0].epoch == epoch
+    active = sorted(task for client in history.clients for task in client.active | client.told[0])
+    assert active == [("0", 0), ("0", 1), ("1", 0), ("1", 1)]
+
+
+def test_a_static_member_that_comes_back_in_another_process_has_nothing_that_is_there_already() -> None:
+    """Found by a history: it had its old place's tasks at once, and another member of its new process stood by."""
+    history = StreamsHistory()
+    history.begin(size=2, standbys=2)
+    history.join(process="x", static="two")
+    history.join(process="y", static=None)
+    history.rest(rounds=4)
+    assert {each.process_id: len(each.standby) for each in history.clients} == {"x": 1, "y": 1}
+    history.end(who=0, how=-2)
+    history.join(process="y", static="two")
+    history.no_process_has_a_task_twice()
+    history.no_task_is_active_twice()
+    history._again()  # what is stored is what is so
+    history.teardown()

@@ -23,6 +23,7 @@ from pathlib import Path
 from magnetar.broker.address_file import forget_address, tell_address
 from magnetar.broker.errors import BrokerError
 from magnetar.broker.settings import Settings
+from magnetar.broker.storage.old_names import mend_names
 from magnetar.broker.workers.doors import Doors
 from magnetar.broker.workers.place import WorkerPlace
 from magnetar.ledger.disk import RealDisk
@@ -82,6 +83,7 @@ class Supervisor:
         """Recover, begin all workers, and return once each of them serves; raise `WorkerFailed`, storage's errors."""
         self._store = SqliteStore(self.root / "metadata.sqlite", lock=self._lock)
         try:
+            await mend_names(self._store)
             await self._recover()
         except BaseException:
             await self._store.close()

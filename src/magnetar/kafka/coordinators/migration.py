@@ -7,7 +7,7 @@ Whether either is done says ``group.consumer.migration.policy``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
 from magnetar.kafka.coordinators.classic import ClassicGroups
@@ -20,7 +20,7 @@ from magnetar.kafka.coordinators.consumer.embedded import (
     version_of,
 )
 from magnetar.kafka.coordinators.consumer.facts import facts_of, group_end
-from magnetar.kafka.coordinators.consumer.group import ClassicSide, ConsumerGroup, ConsumerMember
+from magnetar.kafka.coordinators.consumer.group import Assignment, ClassicSide, ConsumerGroup, ConsumerMember
 from magnetar.kafka.coordinators.consumer.members import Beating, ConsumerGroups, Draft
 from magnetar.kafka.coordinators.consumer.topics import Topics, hash_of
 from magnetar.kafka.coordinators.decision import Decision
@@ -94,7 +94,7 @@ class GroupMigration:
             assignment_epoch=known.generation,
             offsets=known.offsets,
         )
-        for member in members:
+        for member in _with_what_they_own(members, self._claims(known)):
             group.put(member)
             group.targets[member.member_id] = member.assigned
         group.metadata_hash = hash_of(self._topics, group.subscribed_topics())
@@ -120,9 +120,22 @@ class GroupMigration:
             epoch=group.generation,
             previous_epoch=group.generation,
             assigned=assigned,
-            since={key: dict.fromkeys(parts, group.generation) for key, parts in assigned.items()},
             classic=ClassicSide(member.session_timeout_ms, member.protocols),
         )
+
+    def _claims(self, group: ClassicGroup) -> list[tuple[str, Assignment]]:
+        """Return what members said when they last joined that they own; whose generation is the latest goes first.
+
+        What one is assigned is not all that it has: before it has synced it has what it was assigned in the generation
+        before, and amid a rebalance it is assigned nothing. Once it has given up what it should have, it joins again.
+        """
+        said = []
+        for member in group.members.values():
+            one = read_subscription(member.metadata(group.protocol or member.protocols[0][0]))
+            rows = [(each.topic, list(each.partitions)) for each in one.owned_partitions]
+            said.append((one.generation_id, member.member_id, by_id(rows, self._topics)))
+        said.sort(key=lambda each: -each[0])
+        return [(member_id, owned) for _, member_id, owned in said]
 
     def downgrade(
         self, group: ConsumerGroup, leaving: Collection[str], reason: str, now_ms: int, draft: Draft
@@ -160,10 +173,11 @@ class GroupMigration:
         return made
 
     def _downgraded_member(self, member: ConsumerMember, side: ClassicSide | None) -> Member:
-        """Return it with what it has, not with its target.
+        """Return it with what it has or has yet to give up, not with its target.
 
         A part of that another may have yet to give up; and should the broker end before the rebalance, who joined
-        before is answered with what stands here.
+        before is answered with what stands here. Before it a consumer-protocol member may come again, too, and must not
+        be given what this one was only told to give up.
         """
         assert side is not None
         return Member(
@@ -175,8 +189,31 @@ class GroupMigration:
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             protocol_type=CONSUMER,
             protocols=side.protocols,
-            assignment=assignment_of(member.assigned, self._topics, version_of(side.protocols[0][1])),
+            assignment=assignment_of(member.held, self._topics, version_of(side.protocols[0][1])),
         )
+
+
+def _with_what_they_own(
+    members: Sequence[ConsumerMember], claims: Sequence[tuple[str, Assignment]]
+) -> Iterator[ConsumerMember]:
+    """Yield members with what they say they own beside what they are assigned, unless another has it by right.
+
+    By right has a partition whom the leader assigned it, for it knew what all own; else the first who claims it.
+    """
+    taken = {each for member in members for each in _pairs(member.assigned)}
+    owned: dict[str, dict[bytes, frozenset[int]]] = {each.member_id: dict(each.assigned) for each in members}
+    for member_id, claimed in claims:
+        mine = owned[member_id]
+        for topic_id, partitions in claimed.items():
+            if free := frozenset(each for each in partitions if (topic_id, each) not in taken):
+                mine[topic_id] = mine.get(topic_id, frozenset()) | free
+                taken.update((topic_id, each) for each in free)
+    for member in members:
+        yield replace(member, assigned=owned[member.member_id])
+
+
+def _pairs(assigned: Assignment) -> Iterator[tuple[bytes, int]]:
+    return ((topic_id, each) for topic_id, partitions in assigned.items() for each in partitions)
 
 
 class _CustomAssignor(Exception):

@@ -2,7 +2,9 @@
 
 All that is decided while an append runs goes out together in the next one. An answer never overtakes a fact
 that was decided before it, so nobody is told what a crash could take back. If an append fails, what is on disk
-is unknown: whoever waits is sent away (NOT_COORDINATOR makes clients look again), and the partition is replayed.
+is unknown: whoever waits is sent away (NOT_COORDINATOR makes clients look again), and the partition is replayed. So it
+is where a decider fails unforeseen. What was decided is taken up again by that, and may fail again, without anybody's
+having asked for anything: there are pauses between, which grow (`broker/retries.py`).
 """
 
 from __future__ import annotations
@@ -10,9 +12,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, Generic, TypeVar
 
-from magnetar.broker.background import Background
+from magnetar.broker.background import Background, traced
+from magnetar.broker.retries import Retries
 from magnetar.kafka.coordinators.batches import encode_stated, stated_in
 from magnetar.kafka.coordinators.decision import Action, Decider, Decision, Release, Stated, Token
 from magnetar.kafka.coordinators.log import OffsetsLog
@@ -27,6 +31,12 @@ SNAPSHOT_BATCH: Final = 150
 SNAPSHOT_FACTOR: Final = 4
 """How many times more records than live keys a log may hold."""
 _RETRY_S: Final = (0.2, 1.0, 5.0)
+_CALM_MS: Final = 60_000
+"""What fails after so long without a fault is another fault: pauses begin anew."""
+_UNFORESEEN: Final = (
+    "what was decided about %s of partition %d cannot be gone on with, and is read again from what is kept; if this "
+    "line comes again, they are not served: move the partition's bundle, or restart the broker, and report the fault"
+)
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -77,6 +87,10 @@ class Shard(Generic[D]):
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
         self._closed = False
+        self._retries = Retries(_log)
+        self._failed_ms = 0
+        self._is_due_a_pause = False
+        self._has_come = False
         self.is_mine = False
         """Whether this broker has the partition, loaded or not."""
         self.epoch = 0
@@ -98,12 +112,14 @@ class Shard(Generic[D]):
         return future
 
     def tell(self, decide: Callable[[D], Decision[None]], *, though_loading: bool = False) -> None:
-        """Decide something that nobody waits for; while not loaded, not at all, or once it is."""
+        """Decide something that nobody waits for; while not loaded, not at all, or once it is.
+
+        A fault is told in the log, and the partition is replayed. Raises what ``decide`` refuses with.
+        """
         if not self.is_mine:
             return
         if self.is_loaded:
-            decision = self._decide(decide)
-            self._carry_out(decision.facts, decision.released, decision.actions)
+            self._decide_alone(decide)
         elif though_loading:
             self._when_loaded.append(decide)
 
@@ -143,9 +159,30 @@ class Shard(Generic[D]):
         except CoordinatorRefused:
             raise
         except Exception:
-            # A fault of ours: how far it got is unknown, so back to what the facts say.
-            self._start_over(ErrorCode.NOT_COORDINATOR)
+            # A fault of ours: how far it got is unknown, so back to what the facts say. Whoever asked is told, and it
+            # is for him to pause: others of the partition wait no longer than they must.
+            self._start_over()
             raise
+
+    def _decide_alone(self, decide: Callable[[D], Decision[None]]) -> None:
+        """Decide what nobody waits for, and carry it out."""
+        try:
+            decision = self._decide(decide)
+        except CoordinatorRefused:
+            raise
+        except Exception as error:
+            # What starts over now wants the same again by itself: with a pause before.
+            self._begin_anew_if_calm()
+            self._retries.tell_unforeseen(error, _UNFORESEEN, self._about, self.partition)
+            self._is_due_a_pause = True
+        else:
+            self._carry_out(decision.facts, decision.released, decision.actions)
+
+    def _begin_anew_if_calm(self) -> None:
+        now_ms = self._clock()
+        if now_ms - self._failed_ms > _CALM_MS:
+            self._retries = Retries(_log)
+        self._failed_ms = now_ms
 
     def _carry_out(
         self, facts: Sequence[Stated], releases: Sequence[Release], actions: Sequence[Action]
@@ -160,7 +197,7 @@ class Shard(Generic[D]):
                 )
         else:
             _give(releases)
-            self._begin_actions(actions)
+            self._begin_actions(actions, self.made)
         self._set_alarm()
 
     # Writing.
@@ -168,12 +205,13 @@ class Shard(Generic[D]):
     async def _write(self) -> None:
         try:
             while self._facts or self._releases or self._actions:
+                decider = self.made
                 facts, self._facts = self._facts, []
                 releases, self._releases = self._releases, []
                 actions, self._actions = self._actions, []
                 await self._append(facts)
                 _give(releases)
-                self._begin_actions(actions)
+                self._begin_actions(actions, decider)
                 await self._compact()
         except Exception as error:
             _log.error(
@@ -181,15 +219,25 @@ class Shard(Generic[D]):
                 self._about,
                 self.partition,
                 error,
+                exc_info=traced(error),
             )
             self._writer = None
-            self._start_over(ErrorCode.NOT_COORDINATOR)
+            self._begin_anew_if_calm()
+            self._is_due_a_pause = True
+            self._start_over()
         else:
             self._writer = None
 
-    def _begin_actions(self, actions: Sequence[Action]) -> None:
+    def _begin_actions(self, actions: Sequence[Action], decider: D | None) -> None:
+        """Begin what ``decider`` wanted; if that one is gone, what takes its place wants it again."""
         for action in actions:
-            begun = self._act(action)
+            if self.made is not decider:
+                return
+            try:
+                begun = self._act(action)
+            except Exception as error:
+                self._hear(action, error)
+                continue
             if begun is None:
                 self._hear(action, None)
                 continue
@@ -212,8 +260,7 @@ class Shard(Generic[D]):
     def _hear(self, action: Action, result: object) -> None:
         """Also when the partition is about to go elsewhere: what was decided is finished."""
         if self.made is not None:
-            decision = self._decide(lambda decider: decider.done(action, result, self._clock()))
-            self._carry_out(decision.facts, decision.released, decision.actions)
+            self._decide_alone(lambda decider: decider.done(action, result, self._clock()))
 
     async def _append(self, facts: Sequence[Stated]) -> None:
         for number, (batch, count) in enumerate(encode_stated(facts, self._clock())):
@@ -276,6 +323,8 @@ class Shard(Generic[D]):
         """
         assert not self.is_mine
         self.is_mine, self.epoch = True, epoch
+        self._is_due_a_pause = False
+        self._has_come = is_written
         if is_written:
             self._loader = self._background.once(
                 f"loading facts about {self._about} of partition", self._begin(gate), about=self.partition
@@ -287,8 +336,6 @@ class Shard(Generic[D]):
     async def _begin(self, gate: asyncio.Semaphore) -> None:
         async with gate:
             await self.load()
-        if self.made is not None:
-            self.on_loaded(self.made)
 
     async def unload(self) -> None:
         """Finish what is decided, then send away whoever still waits: the partition goes to another broker."""
@@ -297,10 +344,13 @@ class Shard(Generic[D]):
 
     async def load(self) -> None:
         """Replay the log; tried again for as long as it cannot be read."""
-        if self._writer is not None:
-            await asyncio.wait([self._writer])
         tries = 0
-        while self.is_mine and not self._closed:
+        while self.is_mine and not self._closed and not self.is_loaded:
+            if self._is_due_a_pause:
+                self._is_due_a_pause = False
+                await self._retries.pause()
+            if self._writer is not None:
+                await asyncio.wait([self._writer])
             try:
                 decider = await self._replay()
             except Exception as error:
@@ -310,16 +360,24 @@ class Shard(Generic[D]):
                     self._about,
                     self.partition,
                     error,
+                    exc_info=traced(error),
                 )
                 tries += 1
                 await asyncio.sleep(wait_s)
             else:
-                self.made, self.is_loaded = decider, True
-                self.tell(lambda loaded: loaded.resume(self._clock()))
-                delayed, self._when_loaded = self._when_loaded, []
-                for decide in delayed:
-                    self.tell(decide, though_loading=True)
-                return
+                self._go_on(decider)
+
+    def _go_on(self, decider: D) -> None:
+        """Have what was replayed decide from now on. If it cannot, nothing is loaded afterwards."""
+        self.made, self.is_loaded = decider, True
+        self.tell(lambda loaded: loaded.resume(self._clock()))
+        delayed, self._when_loaded = self._when_loaded, []
+        for decide in delayed:
+            with suppress(CoordinatorRefused):  # such as of a group that is not there
+                self.tell(decide, though_loading=True)
+        if self.made is decider and self._has_come:
+            self._has_come = False
+            self.on_loaded(decider)
 
     async def reloaded(self) -> None:
         """Wait until it is loaded, if that is under way."""
@@ -337,9 +395,10 @@ class Shard(Generic[D]):
             await asyncio.sleep(0)
         return decider
 
-    def _start_over(self, code: ErrorCode) -> None:
-        self._dismiss(code)
-        if self.is_mine and not self._closed:
+    def _start_over(self) -> None:
+        """Forget everything, and load it again; what loads already begins again by itself."""
+        self._dismiss(ErrorCode.NOT_COORDINATOR)
+        if self.is_mine and not self._closed and (self._loader is None or self._loader.done()):
             self._loader = self._background.once(
                 f"replaying facts about {self._about} of partition", self.load(), about=self.partition
             )

@@ -8,7 +8,7 @@ from magnetar.kafka.coordinators.group import GroupState
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.views import GroupView
 from magnetar.kafka.operations import NOT_ASKED
-from magnetar.kafka.pace import distinct, paced
+from magnetar.kafka.pace import told_of
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.describe_groups_request import DescribeGroupsRequest
 from magnetar.wire.kafka.messages.describe_groups_response import (
@@ -30,7 +30,9 @@ _FIRST_WITH_NOT_FOUND = 6
 
 async def describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
     """Tell of each group; one that does not exist counts as dead, and is an error since version 6 (KIP-1043)."""
-    told = [_described(group_id, context) async for group_id in paced(distinct(request.groups))]
+    told = await told_of(
+        request.groups, lambda group_id: _described(group_id, context), lambda group: len(group.members)
+    )
     if request.include_authorized_operations:
         for group in (group for group in told if not group.error_code):
             group.authorized_operations = GROUP_OPERATIONS

@@ -10,6 +10,7 @@ from magnetar.kafka.handlers.asked import check_epoch, find_partition
 from magnetar.kafka.pace import paced
 from magnetar.kafka.partitions.conversions import batch_of
 from magnetar.kafka.partitions.partition import Partition
+from magnetar.ledger.looking import has_large_metadata
 from magnetar.ledger.port import ManagedLedger, StoredEntry
 from magnetar.records.batch import PlainRecord, each_record
 from magnetar.records.pulsar_plain import unpacked_bytes
@@ -130,9 +131,9 @@ async def _fill(
     """
     log = partition.log
     while entry is not None:
-        if unpacked_bytes(entry.data) <= _INLINE_BYTES:
+        if not has_large_metadata(entry) and unpacked_bytes(entry.data) <= _INLINE_BYTES:
             wanted = _wanted(entry, log.log_start_offset, timestamp)
-        else:  # a few KB may hold a million records
+        else:  # a few KB may hold a million records, or thousands of properties
             loop = asyncio.get_running_loop()
             wanted = await loop.run_in_executor(None, _wanted, entry, log.log_start_offset, timestamp)
         if wanted is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.handlers.describe_groups import GROUP_OPERATIONS
 from magnetar.kafka.operations import NOT_ASKED
-from magnetar.kafka.pace import distinct, paced
+from magnetar.kafka.pace import told_of
 from magnetar.wire.kafka.messages.share_group_describe_request import ShareGroupDescribeRequest
 from magnetar.wire.kafka.messages.share_group_describe_response import (
     DescribedGroup,
@@ -24,9 +24,11 @@ async def share_group_describe(
     """Tell of each group; one of another kind is not found, as in Kafka."""
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     return ShareGroupDescribeResponse(
-        groups=[
-            _described(group_id, context, operations) async for group_id in paced(distinct(request.group_ids))
-        ]
+        groups=await told_of(
+            request.group_ids,
+            lambda group_id: _described(group_id, context, operations),
+            lambda group: len(group.members),
+        )
     )
 
 

@@ -10,7 +10,7 @@ from magnetar.kafka.authorization.topics import split
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.handlers.describe_groups import GROUP_OPERATIONS
 from magnetar.kafka.operations import NOT_ASKED
-from magnetar.kafka.pace import distinct, paced
+from magnetar.kafka.pace import paced, told_of
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.streams_group_describe_request import StreamsGroupDescribeRequest
 from magnetar.wire.kafka.messages.streams_group_describe_response import (
@@ -31,7 +31,11 @@ async def streams_group_describe(
 ) -> StreamsGroupDescribeResponse:
     """Tell of each group; one of another kind is not found, as in Kafka."""
     may = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
-    groups = [_described(group_id, context, may) async for group_id in paced(distinct(request.group_ids))]
+    groups = await told_of(
+        request.group_ids,
+        lambda group_id: _described(group_id, context, may),
+        lambda group: len(group.members),
+    )
     if request.include_topology_description:
         for group in groups:
             group.topology_description_status = 0 if group.error_code else _NOT_STORED

@@ -236,6 +236,7 @@ class Partition:
             )  # not before: it must not keep half of the states
         else:
             self.producers, self._known = self._known, None
+        self.producers.has_moved = self.leader_epoch > 0
         if self.log.log_end_offset:  # its owner of before may have refused a batch before those that come now
             self.settles()
 

@@ -10,7 +10,7 @@ in which they were decided. What is written twice, as nobody knows whether it ar
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -30,6 +30,8 @@ _WRITE_PATIENCE_S = 20.0
 """How long a state may be on its way. Less than Kafka's clients wait for an answer (30 s); a broker that died is out of
 its cluster before that."""
 _PAUSE_S = 0.05
+_AT_ONCE = 16
+"""Groups that one broker is asked for side by side: it is asked for one with each request."""
 ON_ITS_WAY = frozenset(
     {
         ErrorCode.NOT_COORDINATOR,
@@ -297,15 +299,21 @@ class StatesAnywhere:
                 for key, state in states.items()
             }
         nodes = {owner.node_id for owner in owners if owner is not None} - {self._ownership.node_id}
-        await asyncio.gather(*(self._add(node_id, found) for node_id in nodes))
+        await _all_of(
+            self._add(node_id, groups)
+            for node_id in nodes
+            for groups in [iter(found.items())]
+            for _ in range(min(_AT_ONCE, len(found)))
+        )
         if None in owners or owners != self._here.owners():
             raise CoordinatorRefused(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, "Some states are on their way to another broker."
             )
         return found
 
-    async def _add(self, node_id: int, found: dict[str, dict[ShareKey, KnownState]]) -> None:
-        for group_id, states in found.items():
+    async def _add(self, node_id: int, groups: Iterator[tuple[str, dict[ShareKey, KnownState]]]) -> None:
+        """Ask a broker for one group after the other, beside others who do."""
+        for group_id, states in groups:
             states.update(await self._of_group(node_id, group_id))
 
     async def _of_group(self, node_id: int, group_id: str) -> dict[ShareKey, KnownState]:
@@ -327,6 +335,16 @@ class StatesAnywhere:
                 key = ShareKey(group_id, topic.topic_id, row.partition)
                 found[key] = KnownState(row.start_offset, row.leader_epoch, row.delivery_complete_count)
         return found
+
+
+async def _all_of(works: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Do all side by side; raise what the first raises that fails, and end the others then."""
+    tasks = [asyncio.ensure_future(each) for each in works]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for each in tasks:
+            each.cancel()
 
 
 def _alike(writes: list[_Write]) -> list[_Write]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from magnetar.broker.ownership import Owned
@@ -31,13 +32,36 @@ from magnetar.kafka.coordinators.log import OffsetsLog
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.shard import Shard
 from magnetar.kafka.transactions.decider import TransactionsDecider
-from magnetar.kafka.transactions.pulsar_decider import FEW_PARTICIPANTS, EndTxn, PulsarDecider, TxnRefused
+from magnetar.kafka.transactions.pulsar_decider import (
+    FEW_PARTICIPANTS,
+    MAX_PARTICIPANTS,
+    EndTxn,
+    PulsarDecider,
+    TxnRefused,
+)
 from magnetar.wire.kafka.errors import ErrorCode
 
 MAX_COORDINATORS: Final = 16
 """As many as a Pulsar cluster has unless somebody says otherwise."""
+MOST_TOGETHER = 200
+"""So many additions to one transaction are asked for at once."""
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
+
+
+@dataclass(eq=False, slots=True)
+class _Added:
+    """What a client adds to a transaction."""
+
+    partitions: Mapping[TxnPartition, str]
+    subscriptions: Mapping[TxnSubscription, str]
+    asked: asyncio.Task[bool] | None = None
+    """What it was asked for with, once it was."""
+    is_alone: bool = False
+
+    def to(self, txn: TxnId) -> Callable[[PulsarDecider], Decision[bool]]:
+        """Return the question for it."""
+        return lambda decider: decider.add(txn, self.partitions, self.subscriptions)
 
 
 class PulsarCoordinator:
@@ -57,6 +81,7 @@ class PulsarCoordinator:
         self._meeting = meeting
         self._clock = clock
         self._large = asyncio.Lock()
+        self._adding: dict[TxnId, list[_Added]] = {}
         self._ending: dict[TxnId, asyncio.Future[None]] = {}
         """Of those that are being ended: done once that counts everywhere."""
 
@@ -84,21 +109,59 @@ class PulsarCoordinator:
         )
 
     async def add_partitions(self, txn: TxnId, partitions: Mapping[TxnPartition, str]) -> None:
-        await self._add(txn, lambda decider: decider.add(txn, partitions=partitions))
+        await self._add(txn, _Added(partitions, {}))
 
     async def add_subscriptions(self, txn: TxnId, subscriptions: Mapping[TxnSubscription, str]) -> None:
-        await self._add(txn, lambda decider: decider.add(txn, subscriptions=subscriptions))
+        await self._add(txn, _Added({}, subscriptions))
 
-    async def _add(self, txn: TxnId, decide: Callable[[PulsarDecider], Decision[bool]]) -> None:
-        """Ask; where that takes milliseconds, with a turn for others before the next one."""
+    async def _add(self, txn: TxnId, added: _Added) -> None:
+        """Ask; where that takes milliseconds, together with all that waits by then, and with a turn for others after.
+
+        The transaction's record is written again as a whole: once for all that clients add while the last one was.
+        """
         known = self.find(txn)
-        if len(known.partitions) + len(known.subscriptions) <= FEW_PARTICIPANTS:
-            await self._ask(txn.most, decide)
+        held = len(known.partitions) + len(known.subscriptions)
+        if held <= FEW_PARTICIPANTS or held >= MAX_PARTICIPANTS:  # little is written, or nothing
+            await self._ask(txn.most, added.to(txn))
             return
-        async with self._large:
-            asked = asyncio.ensure_future(self._ask(txn.most, decide))
-            await asyncio.sleep(0)
-        await asked
+        waiting = self._adding.setdefault(txn, [])
+        waiting.append(added)
+        try:
+            async with self._large:
+                while added.asked is None:
+                    self._ask_together(txn, waiting)
+                    await asyncio.sleep(0)
+        finally:
+            if added in waiting:  # it was cancelled
+                waiting.remove(added)
+            if not waiting and self._adding.get(txn) is waiting:
+                del self._adding[txn]
+        assert added.asked is not None
+        try:
+            await asyncio.shield(added.asked)  # others wait for it, too
+        except Exception:
+            if added.is_alone:
+                raise
+            async with self._large:
+                alone = asyncio.ensure_future(self._ask(txn.most, added.to(txn)))
+                await asyncio.sleep(0)
+            await alone
+
+    def _ask_together(self, txn: TxnId, waiting: list[_Added]) -> None:
+        """Have what waits longest be asked for at once; where that is refused, each by itself.
+
+        They are looked at in one turn of the loop, so they are not more than `MOST_TOGETHER`.
+        """
+        some = waiting[:MOST_TOGETHER]
+        del waiting[:MOST_TOGETHER]
+        everything = _Added(
+            {where: name for each in some for where, name in each.partitions.items()},
+            {where: name for each in some for where, name in each.subscriptions.items()},
+        )
+        asked = asyncio.ensure_future(self._ask(txn.most, everything.to(txn)))
+        asked.add_done_callback(lambda asked: asked.cancelled() or asked.exception())  # all may have gone
+        for each in some:
+            each.asked, each.is_alone = asked, len(some) == 1
 
     async def acknowledge(self, txn: TxnId, where: TxnSubscription, acks: Sequence[Ack]) -> None:
         await self._ask(txn.most, lambda decider: decider.acknowledge(txn, where, acks))

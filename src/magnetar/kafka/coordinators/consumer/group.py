@@ -83,6 +83,16 @@ class ConsumerMember:
     classic: ClassicSide | None = None
     """Of a member that speaks the classic protocol."""
 
+    @property
+    def held(self) -> Assignment:
+        """What no other may have: what it has, and what it has yet to give up."""
+        if not self.revoking:
+            return self.assigned
+        held = dict(self.assigned)
+        for topic_id, partitions in self.revoking.items():
+            held[topic_id] = held.get(topic_id, frozenset()) | partitions
+        return held
+
     def has_had(self, topic_id: bytes, partition: int, epoch: int) -> bool:
         """Whether it has a partition, or has yet to give it up, and had it in an earlier epoch."""
         if not any(partition in held.get(topic_id, ()) for held in (self.assigned, self.revoking)):

@@ -107,7 +107,7 @@ class StreamsGroups:
         self._heard(group, moved, settings, now_ms)
         if request.shutdown_application:
             group.shutdown_by = moved.member_id
-        is_told = member_is_told(group, before, moved, is_new, request)
+        is_told = member_is_told(group, before, moved, is_new, request, said)
         response = answer_of(
             group,
             moved,
@@ -390,6 +390,11 @@ def _told(member: StreamsMember, request: StreamsGroupHeartbeatRequest, caller: 
     joins = request.member_epoch == 0
     endpoint, tags = request.user_endpoint, request.client_tags
     told = None if endpoint is None else (endpoint.host, endpoint.port)
+    if joins and request.process_id not in (None, member.process_id):
+        # It has nothing yet, and what its place had in another process may be on another member of this one.
+        member = replace(
+            member, epoch=0, previous_epoch=0, state=TasksState.STABLE, tasks=NOTHING, revoking=NOTHING
+        )
     return replace(
         member,
         instance_id=member.instance_id if request.instance_id is None else request.instance_id,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from magnetar.kafka.coordinators.consumer.topics import Topics
-from magnetar.kafka.coordinators.streams.group import StreamsGroup, StreamsMember, Tasks
+from magnetar.kafka.coordinators.streams.group import StreamsGroup, StreamsMember, TaskPair, Tasks
 from magnetar.kafka.coordinators.streams.settings import StreamsSettings
 from magnetar.kafka.coordinators.streams.topology import sources
 from magnetar.wire.kafka.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
@@ -28,14 +28,20 @@ def member_is_told(
     member: StreamsMember,
     is_new: bool,
     request: StreamsGroupHeartbeatRequest,
+    said: TaskPair | None,
 ) -> bool:
-    """Whether a member hears of its tasks; and note where that changes what others may ask it for."""
+    """Whether a member hears of its tasks; and note where that changes what others may ask it for.
+
+    ``said`` is what it says it has, if it says so.
+    """
     changed = member.tasks != before.tasks
     moved = member.endpoint != (None if is_new else before.endpoint)
     if moved or (changed and member.endpoint is not None):
         group.endpoint_epoch += 1
-    # Whoever is an epoch behind has missed an answer.
-    return changed or request.member_epoch == 0 or request.member_epoch != before.epoch
+    # Whoever is an epoch behind has missed an answer, or says that it has other tasks: it may have been given some, or
+    # been asked for them, without a new epoch.
+    is_behind = request.member_epoch != before.epoch or (said is not None and said != member.tasks)
+    return changed or request.member_epoch == 0 or is_behind
 
 
 def answer_of(
