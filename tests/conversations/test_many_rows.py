@@ -24,13 +24,19 @@ from magnetar.kafka.handlers.leave_group import leave_group
 from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.header import decode_response_header
+from magnetar.wire.kafka.messages.api_versions_request import ApiVersionsRequest
 from magnetar.wire.kafka.messages.delete_topics_request import DeleteTopicsRequest
 from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from magnetar.wire.kafka.messages.fetch_response import LeaderIdAndEpoch, NodeEndpoint
 from magnetar.wire.kafka.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from magnetar.wire.kafka.messages.leave_group_response import LeaveGroupResponse, MemberResponse
 from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
-from magnetar.wire.kafka.messages.metadata_response import MetadataResponse
+from magnetar.wire.kafka.messages.metadata_response import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from magnetar.wire.kafka.messages.offset_fetch_request import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -381,6 +387,45 @@ async def test_rows_of_a_large_topic_are_made_in_many_turns_and_written_down_in_
         (topic,) = MetadataResponse.decode(body, 12).topics
         assert [row.partition_index for row in topic.partitions] == list(range(partitions))
     assert gc.isenabled()
+
+
+async def test_an_answer_of_few_rows_is_written_down_at_once_however_long_it_took(
+    service: BrokerService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread must be had first: beside a busy loop answers of a few rows waited for one for 0.4 s."""
+    apart: list[str] = []
+    encoded_apart = Answer.encoded_apart
+
+    async def noted(self: Answer, response: Any) -> bytes:
+        apart.append(type(response).__name__)
+        return await encoded_apart(self, response)
+
+    monkeypatch.setattr(Answer, "encoded_apart", noted)
+    monkeypatch.setattr(connection, "MAX_SECONDS", -1.0)  # all take long
+    peer = Peer(kafka(service), service)
+    peer.say(frame(request_bytes(ApiVersionsRequest(), 3)))
+    peer.say(frame(request_bytes(MetadataRequest(topics=[]), 12)))
+    while len(peer.answers) < 2:  # noqa: ASYNC110 - it takes a few turns
+        await asyncio.sleep(0)
+    assert apart == []
+    await service.broker.create_topics([NewTopic(service.broker.naming.parse("wide"), pace.FEW_ROWS)])
+    peer = Peer(kafka(service), service)
+    peer.say(frame(request_bytes(MetadataRequest(topics=None), 12)))
+    await answered(peer)
+    assert apart == ["MetadataResponse"]
+
+
+@pytest.mark.parametrize("rows", [pace.FEW_ROWS, pace.FEW_ROWS + 1])
+def test_rows_within_rows_count(rows: int) -> None:
+    inner = rows // 3
+    topics = [MetadataResponseTopic(name="a", partitions=[MetadataResponsePartition()] * inner)] * 2
+    brokers = [MetadataResponseBroker()] * (rows - 2 * inner - 2)
+    assert pace.is_long(MetadataResponse(brokers=brokers, topics=topics)) is (rows > pace.FEW_ROWS)
+    deep = MetadataResponsePartition(replica_nodes=[1] * (rows - 2))
+    response = MetadataResponse(topics=[MetadataResponseTopic(name="a", partitions=[deep])])
+    assert pace.is_long(response) is (rows > pace.FEW_ROWS)
+    assert not pace.is_long(b"x" * 1000)
+    assert not pace.is_long(None)
 
 
 def offsets_of(*topics: OffsetFetchRequestTopics) -> OffsetFetchRequest:

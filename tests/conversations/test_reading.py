@@ -12,12 +12,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar.broker.memory import MemoryBudget
+from magnetar.broker.memory import Account, MemoryBudget
 from magnetar.broker.settings import Settings
-from magnetar.kafka import connection, reading
+from magnetar.kafka import connection, login, reading
 from magnetar.kafka.context import RequestContext
 from magnetar.kafka.handlers import Route
 from magnetar.kafka.listeners import parse_listeners
@@ -415,3 +416,24 @@ def test_the_table() -> None:
             after is ReadingState.READING
         ) and before is not ReadingState.ENDED
         assert said == ([after is ReadingState.READING] if changed else [])
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+async def test_who_has_yet_to_log_in_has_a_strangers_part_of_the_memory(
+    monkeypatch: pytest.MonkeyPatch, is_done: bool
+) -> None:
+    """A login may be over before it begins: by a certificate."""
+    house = House()
+    known: list[bool] = []
+    account = house.memory.account
+
+    def noted(resumed: Callable[[], None], *, known: bool, told: list[bool] = known) -> Account:
+        told.append(known)
+        return account(resumed, known=known)
+
+    monkeypatch.setattr(house.memory, "account", noted)
+    monkeypatch.setattr(KafkaServer, "asks_at", lambda self, listener: True)
+    monkeypatch.setattr(login, "login_for", lambda *_: SimpleNamespace(is_done=is_done, access=None))
+    stranger = house.server.connection(parse_listeners(Settings())[0])
+    stranger.connection_made(cast(Any, Socket(stranger)))
+    assert known == [is_done]

@@ -619,3 +619,20 @@ def test_the_model_notices(
 ) -> None:
     defect(monkeypatch)
     assert_noticed(Machine, EXAMPLES)
+
+
+def test_a_turn_is_as_long_as_it_may_be_and_no_longer() -> None:
+    """What a client has sent at once is begun in several turns of the loop, and others have theirs between."""
+    machine = Machine()
+    world = machine.world
+    world.untaken = -9  # the socket takes all
+    world.frames += [
+        Asked(number, METADATA, "answer", "begin", seconds=MAX_SECONDS / 2) for number in range(9)
+    ]
+    machine.serving.go_on()
+    turns = [len(world.begun)]
+    while world.soon:
+        turn = world.soon.pop(0)
+        turn()
+        turns.append(len(world.begun))
+    assert turns == [3, 6, 9], "the one that begins when the time is almost over is the last"

@@ -62,7 +62,7 @@ def kafka(messages: int) -> StoredEntry:
 def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """With machine code, and without."""
     if request.param == "plain":
-        monkeypatch.setattr(conversion._Machine, "get", lambda self: None)
+        monkeypatch.setattr(conversion._Machine, "get", lambda self, size: None)
     else:
         use_machine_code()
     return str(request.param)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 import random
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from magnetar.kafka.partitions.chunked import ChunkedMessages
-from magnetar.kafka.partitions.conversions import BatchConversions
+from magnetar.kafka.partitions.conversions import BatchConversions, ConvertedPart
 from magnetar.kafka.partitions.partition import Partition
-from magnetar.ledger.port import CompactionRules
+from magnetar.ledger.port import CompactionRules, ManagedLedger, StoredEntry
 from magnetar.pipeline.options import parse_options
 from magnetar.pipeline.plan import Plan
 from magnetar.pipeline.slices import read_slice
-from magnetar.records.batch import PlainRecord, decode_records, read_header
+from magnetar.records.batch import PlainRecord, decode_records, encode_batch, read_header
 from magnetar.records.chunks import Chunk, Chunks, Gets
 from magnetar.records.pulsar_compression import compress_payload
 from magnetar.records.pulsar_metadata import Compression, MessageMetadata
@@ -236,3 +239,24 @@ def test_pieces_under_way_are_bounded_and_the_first_message_gives_way() -> None:
     gets, places = chunks.take(Chunk(b"39", 900, 901, 1), 900, 1)
     assert (gets, len(places)) == (Gets.WHOLE, 901)
     assert chunks.copy()._pieces == chunks._pieces
+
+
+async def test_many_parts_leave_others_their_turn() -> None:
+    """A fetch of small batches among pieces has thousands of parts."""
+    batch = bytes(encode_batch([PlainRecord(b"k", b"v", (), NOW)]))
+    entries = [StoredEntry(1, number, number, memoryview(b"")) for number in range(1500)]
+    parts = [ConvertedPart(batch, 1, len(batch))] * len(entries)
+    log = cast(ManagedLedger, SimpleNamespace(log_start_offset=0))
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    waiting = asyncio.create_task(others())
+    found = await ChunkedMessages(log, MOST).batches(0, entries, parts, 1 << 30)
+    waiting.cancel()
+    assert len(found) == len(entries)
+    assert turns >= 5

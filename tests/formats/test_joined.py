@@ -77,7 +77,7 @@ def test_they_hold_what_each_holds_alone(entries: list[bytes], most: int, batch_
 @given(st.lists(pulsar_entries(), min_size=1, max_size=4))
 def test_nothing_is_written_beyond_the_room_that_is_taken(entries: list[bytes]) -> None:
     """Machine code checks no bounds when it writes: the room must be enough for any bytes."""
-    kernels = machine_code()
+    kernels = machine_code(0)
     assert kernels is not None
     many = kernels.many
     ends = np.cumsum([len(entry) for entry in entries])

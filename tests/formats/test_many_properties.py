@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.broker import producer_log, slices
+from magnetar.broker import producer_log
 from magnetar.kafka.partitions.conversions import convert
+from magnetar.ledger import looking
 from magnetar.ledger.port import StoredEntry
 from magnetar.records.check import TakesLong
 from magnetar.records.conversion import use_machine_code
@@ -104,13 +105,13 @@ async def test_metadata_of_a_time_without_bounds_are_read_in_a_thread(
         return header(entry)
 
     monkeypatch.setattr(producer_log, "producer_header", seen)
-    await producer_log.load(cast(Any, Stored([alone(100_000, 0), alone(4_000, 1), alone(1, 2)])))
+    await producer_log.load(cast(Any, Stored([alone(100_000, 0), alone(400, 1), alone(1, 2)])))
     here = threading.get_ident()
     assert [each == here for each in threads] == [False, True, True]
 
 
 async def test_a_log_is_read_for_its_producers_with_turns_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slices, "SLICE_S", -1.0)
+    monkeypatch.setattr(looking, "TURN_S", -1.0)
     turns = 0
 
     async def others() -> None:

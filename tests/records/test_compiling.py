@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import magnetar
-from magnetar.records import compiling
+from magnetar.records import kept_code
 
 SOURCES = Path(magnetar.__file__).parent
 INNER = """
@@ -40,7 +40,7 @@ def copy(tmp_path: Path) -> Path:
     records = tmp_path / "magnetar" / "records"
     records.mkdir(parents=True)
     shutil.copy(SOURCES / "__init__.py", tmp_path / "magnetar")
-    for name in ("__init__.py", "compiling.py"):
+    for name in ("__init__.py", "compiling.py", "kept_code.py"):
         shutil.copy(SOURCES / "records" / name, records)
     (records / "constants.py").write_text("MORE = 0\n")
     (records / "inner_kernel.py").write_text(INNER.format(epoch=0))
@@ -90,7 +90,7 @@ def test_a_new_version_compiles_anew(copy: Path) -> None:
 def test_machine_code_of_earlier_sources_does_not_pile_up(copy: Path) -> None:
     """Those of four earlier sources stay, for processes that still run, and other installations' are not touched."""
     name = subprocess.run(
-        [sys.executable, "-c", "from magnetar.records import compiling as c; print(c._NAME)"],
+        [sys.executable, "-c", "from magnetar.records import kept_code as c; print(c._NAME)"],
         env={"PYTHONPATH": str(copy.parents[1])}, check=True, capture_output=True, text=True,
     ).stdout.strip()  # fmt: skip
     shutil.rmtree(copy / "__pycache__")  # made by that
@@ -101,7 +101,7 @@ def test_machine_code_of_earlier_sources_does_not_pile_up(copy: Path) -> None:
     left = {each.name for each in directories(copy)}
     assert {f"{name}{number}" for number in range(3, 7)} < left
     assert "kernels-of-another-installation" in left
-    assert len(left) == compiling.KEPT + 2
+    assert len(left) == kept_code.KEPT + 2
 
 
 def test_kernels_import_only_what_the_directory_is_named_after() -> None:

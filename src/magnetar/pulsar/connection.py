@@ -334,7 +334,7 @@ class PulsarConnection:
     def refuse(self, why: str) -> None:
         """End a connection whose client does not keep to the protocol."""
         if self.phase is not Phase.ENDED:
-            _log.warning("closing the connection of %s: %s", self.address, why)
+            _log.warning("closing the connection of %s: %.500s", self.address, why)
             self.end()
 
     def end(self) -> None:

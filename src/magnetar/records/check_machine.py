@@ -12,11 +12,10 @@ import logging
 import mmap
 import os
 import sys
-import threading
 from collections.abc import Callable
 from importlib.util import find_spec
 
-from magnetar.records.loading import told_by
+from magnetar.records.loading import LoadedLater, told_by
 
 NOT_WELL = (1 << 63) - 1
 WORTH_IT = 250_000
@@ -30,22 +29,18 @@ LeastTime = Callable[[bytes, int], int]
 """Gives the least timestamp delta of so many well-formed records, or `NOT_WELL`."""
 
 
-class Machine:
+class Machine(LoadedLater):
     """The machine code, once it is there."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.min_time: LeastTime | None = None
-        self._walked = 0
-        self._loading: threading.Thread | None = None
 
     def saw(self, walked: int) -> None:
         """Note that so many records were walked one by one; past `WORTH_IT` the code is got in the background."""
-        self._walked += walked
-        if self._walked >= WORTH_IT and self._loading is None:
-            self._loading = threading.Thread(target=self._load, name="check in machine code", daemon=True)
-            self._loading.start()
+        self.goes_without(walked, WORTH_IT)
 
-    def _load(self) -> None:
+    def load(self) -> None:
         self.min_time = compiled()
         if self.min_time is not None:
             _log.info("batches of records of many shapes are checked in machine code from now on")

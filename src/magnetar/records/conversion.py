@@ -1,8 +1,8 @@
 """Whole batches from one world's form to the other's, as quickly as this process can.
 
 The usual cases are done in machine code (numba) where that is installed; all others, and all faults, are left to
-`magnetar.records.pulsar_plain`. A process that never converts anything never loads the compiler's runtime: the first
-conversion has it loaded in the background, and until it is there the plain form serves.
+`magnetar.records.pulsar_plain`. A process that converts little never loads the compiler's runtime, which takes a second
+and 130 MB: past `WORTH_IT` it is loaded in the background, and until it is there the plain form serves.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from magnetar.records.compression import Buffer, Codec, decompress
 from magnetar.records.crc import crc32c
 from magnetar.records.entry import decode_entry, kafka_payload_at
 from magnetar.records.errors import RecordsError
-from magnetar.records.loading import loaded
+from magnetar.records.loading import LoadedLater, loaded
 from magnetar.records.pulsar_compression import compress_payload, decompress_payload
 from magnetar.records.pulsar_metadata import MAX_MESSAGES, encode_metadata
 from magnetar.records.pulsar_plain import (
@@ -31,25 +31,26 @@ from magnetar.records.pulsar_plain import (
 
 _SIZE = struct.Struct(">I")
 _FRAME_BYTES = 10  # checksum with its mark, and the metadata's size
+WORTH_IT = 1 << 20
+"""So many bytes of entries converted plainly, after which machine code is loaded: some tenths of a second of work."""
 _MESSAGE_BYTES = 64  # how much longer than a record its message may be, besides three times its content
 
 
-class _Machine:
+class _Machine(LoadedLater):
     """The machine code, once it is loaded."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.code: Any = None
         self.many: Any = None
         self.to_pulsar: Any = None
         self.asked = False
-        self._loading: threading.Thread | None = None
         self._scratch = threading.local()
 
-    def get(self) -> Any:
-        """Return the code, or None until it is there; have it loaded if nobody has."""
-        if self.code is None and self._loading is None:
-            self._loading = threading.Thread(target=self.load, name="machine-code", daemon=True)
-            self._loading.start()
+    def get(self, size: int) -> Any:
+        """Return the code, or None: then ``size`` bytes are converted without it, and past `WORTH_IT` it is loaded."""
+        if self.code is None:
+            self.goes_without(size, WORTH_IT)
         return self.code
 
     def load(self) -> None:
@@ -79,9 +80,9 @@ class Kernels(NamedTuple):
     many: Any
 
 
-def machine_code() -> Kernels | None:
-    """Return the machine code, or None until it is there; have it loaded if nobody has."""
-    code = _machine.get()
+def machine_code(size: int) -> Kernels | None:
+    """Return the machine code for so many bytes of entries, or None: it is loaded once that is worth it."""
+    code = _machine.get(size)
     return None if code is None else Kernels(code, _machine.many)
 
 
@@ -100,7 +101,7 @@ def kafka_batch(data: Buffer) -> bytes | memoryview:
     at = kafka_payload_at(memoryview(data))
     if at >= 0:
         return memoryview(data)[at:]
-    code = _machine.get()
+    code = _machine.get(len(data))
     if code is None:
         return plain_kafka_batch(data)
     np = code.np
@@ -129,7 +130,7 @@ def kafka_batch(data: Buffer) -> bytes | memoryview:
 def pulsar_message(data: Buffer) -> PulsarMessage:
     """Return an entry of any format as Pulsar's consumers expect it; raise ``RecordsError``."""
     at = kafka_payload_at(memoryview(data))
-    if at >= 0 and _machine.get() is not None:
+    if at >= 0 and _machine.get(len(data)) is not None:
         found = list(batches(memoryview(data)[at:]))
         if len(found) == 1 and not found[0][0].is_control:
             header, batch = found[0]
@@ -156,7 +157,7 @@ def _framed(
     body: memoryview | None = None,
 ) -> PulsarMessage:
     messages = header.last_offset_delta + 1
-    code = _machine.get()
+    code = _machine.get(len(data))
     stamped = bool(header.attributes & LOG_APPEND_TIME)
     usual = header.records_count == messages and not (stamped and header.max_timestamp <= 0)
     if code is None or not usual:

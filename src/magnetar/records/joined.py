@@ -44,7 +44,7 @@ def joined_batches(
     ``TakesLong`` where one has to be decompressed or left to the plain form, or where there are more than `MOST_PARTS`;
     so is raised where more than ``max_unpacked`` bytes would be decompressed.
     """
-    kernels = machine_code()
+    kernels = machine_code(sum(map(len, entries)))
     if kernels is None:
         return None
     np, many = kernels.one.np, kernels.many
@@ -150,7 +150,7 @@ def kafka_rows(data: Any, spans: Any, most_bytes: int) -> Iterator[tuple[int, in
     The table's columns are those of `pulsar_kernel_many.fill_rows`; ``ROW_START`` -1 stands for an entry that
     `kafka_batch` is to be asked for. ``most_bytes`` bounds what is decompressed at once. Only after `use_machine_code`.
     """
-    kernels = machine_code()
+    kernels = machine_code(0)
     assert kernels is not None
     np, many = kernels.one.np, kernels.many
     spans = np.ascontiguousarray(spans)

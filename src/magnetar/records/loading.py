@@ -12,15 +12,37 @@ import atexit
 import subprocess
 import sys
 import threading
+from abc import ABC, abstractmethod
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
+
+from magnetar.records.kept_code import is_kept, note_kept
 
 _COMPILE_S = 900.0  # of a machine that has much else to do
 _IMPORT = "for each in sys.argv[1:]: __import__(each)"
 _compilers: set[subprocess.Popen[bytes]] = set()
 _loads = threading.Lock()
 """Held by whoever loads, and for good by the process's end."""
+
+
+class LoadedLater(ABC):
+    """What is loaded in a thread of its own, once so much was done without it that this is worth it."""
+
+    def __init__(self) -> None:
+        self._without = 0
+        self._loading: threading.Thread | None = None
+
+    def goes_without(self, size: int, worth_it: int) -> None:
+        """Note that so much is done without it; once that comes to ``worth_it`` it is loaded."""
+        self._without += size
+        if self._without >= worth_it and self._loading is None:
+            self._loading = threading.Thread(target=self.load, name="machine-code", daemon=True)
+            self._loading.start()
+
+    @abstractmethod
+    def load(self) -> None:
+        """Load it now, if it can be had."""
 
 
 def loaded(*modules: str) -> list[ModuleType] | None:
@@ -30,8 +52,10 @@ def loaded(*modules: str) -> list[ModuleType] | None:
     """
     if find_spec("numba") is None or find_spec("numpy") is None:
         return None
-    if not all(each in sys.modules for each in modules):
-        told_by(_IMPORT, *modules)  # where that fails, the import below says why
+    # What an earlier process left is there at once, and another process to find that out would take a second.
+    there = all(each in sys.modules for each in modules) or is_kept(modules)
+    if not there and told_by(_IMPORT, *modules) is not None:  # where that fails, the import below says why
+        note_kept(modules)
     with _loads:
         return [import_module(each) for each in modules]
 

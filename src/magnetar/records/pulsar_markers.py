@@ -39,4 +39,5 @@ def in_transaction(sent: Sent, txn: TxnId) -> Sent:
     said = encode_txn(txn)
     message = framed_message(bytes(sent.framed[start:end]) + said, sent.framed[end:], sent.messages)
     metadata = replace(sent.metadata, txnid_most_bits=txn.most, txnid_least_bits=txn.least)
-    return sent._replace(framed=memoryview(message.framed), metadata=metadata)
+    # What the producer counted is no longer what is there.
+    return sent._replace(framed=memoryview(message.framed), metadata=metadata, crc=None)

@@ -175,6 +175,7 @@ _BOOLS = frozenset(("partition_key_b64_encoded", "null_value", "null_partition_k
 _PROPERTIES, _ENCRYPTION_KEYS, _NUM_MESSAGES = 4, 13, 11
 _SINGLE_PROPERTIES = 1
 _NAME_TAG, _VALUE_TAG = 0x0A, 0x12
+_PLAIN_BYTES = 4 + 2 * 0x80
 
 
 def decode_metadata(
@@ -184,17 +185,22 @@ def decode_metadata(
     properties: list[Property] = []
     keys: list[bytes] = []
     values: dict[str, bytes | int | bool] = {}
-    for count, (number, value) in enumerate(fields(data, at, len(data) if end is None else end), 1):
-        if count == max_fields:
-            raise EntryCorrupt(f"metadata of {max_fields} fields or more")
-        if number == _PROPERTIES:
-            properties.append(_property(value))
+    left = -1 if max_fields is None else max_fields
+    for number, value in fields(data, at, len(data) if end is None else end):
+        left -= 1
+        if number == _PROPERTIES and left:
+            said = _plain_property(value)
+            if said is None:
+                said, left = _property(value, left)
+            properties.append(said)
         elif number == _ENCRYPTION_KEYS and not isinstance(value, int):
             keys.append(bytes(value))
         elif number in _NAMES:
             _take(values, _NAMES[number], value)
             if number == _NUM_MESSAGES:
                 values["batched"] = True
+        if not left:
+            raise EntryCorrupt(f"metadata of {max_fields} fields or more")
     return MessageMetadata(properties=tuple(properties), encryption_keys=tuple(keys), **values)  # type: ignore[arg-type]
 
 
@@ -204,7 +210,7 @@ def decode_single(data: Buffer, at: int = 0, end: int | None = None) -> SingleMe
     values: dict[str, bytes | int | bool] = {}
     for number, value in fields(data, at, len(data) if end is None else end):
         if number == _SINGLE_PROPERTIES:
-            properties.append(_property(value))
+            properties.append(_plain_property(value) or _property(value)[0])
         elif number in _SINGLE_NAMES:
             _take(values, _SINGLE_NAMES[number], value)
     return SingleMessageMetadata(properties=tuple(properties), **values)  # type: ignore[arg-type]
@@ -222,13 +228,14 @@ def _take(values: dict[str, bytes | int | bool], name: str, value: int | memoryv
         values[name] = value - _INT64 if value >= _INT64 >> 1 else value
 
 
-def _property(value: int | memoryview) -> Property:
+def _plain_property(value: int | memoryview) -> Property | None:
+    """Return a property as all clients write it: a name, then a value, both of few bytes; None for any other."""
     if isinstance(value, int):
         raise EntryCorrupt("a property that is a number")
+    if not 4 <= len(value) < _PLAIN_BYTES:
+        return None
     said = bytes(value)
-    if (
-        len(said) >= 4 and said[0] == _NAME_TAG
-    ):  # as all clients write it: a name, then a value, both of few bytes
+    if said[0] == _NAME_TAG:
         at = 2 + said[1]
         if (
             at < len(said) - 1
@@ -236,8 +243,24 @@ def _property(value: int | memoryview) -> Property:
             and said[at + 1] == len(said) - at - 2 < 0x80 > said[1]
         ):
             return said[2:at], said[at + 2 :]
-    pair = {number: bytes(each) for number, each in fields(value, 0, len(value)) if not isinstance(each, int)}
-    return pair.get(1, b""), pair.get(2, b"")
+    return None
+
+
+def _property(value: int | memoryview, most: int = -1) -> tuple[Property, int]:
+    """Return a property that has ``most`` fields, at most, and how many less it has; without end where negative."""
+    assert not isinstance(value, int)
+    name = said = b""
+    for number, each in fields(value, 0, len(value)):
+        most -= 1
+        if not most:
+            break
+        if isinstance(each, int):
+            continue
+        if number == 1:
+            name = bytes(each)
+        elif number == 2:
+            said = bytes(each)
+    return (name, said), most
 
 
 def fields(data: Buffer, at: int, end: int) -> Iterator[tuple[int, int | memoryview]]:

@@ -2,24 +2,25 @@
 
     zero byte, schema id (4 bytes, big-endian), what the producer wrote
 
-A record batch is copied once with the frames in it; nulls stay null. In machine code where that is installed, as soon
-as it is loaded: the first batches that ask for it have it loaded in the background, and are done record by record.
+A record batch is copied once with the frames in it; nulls stay null. In machine code where that is installed and
+enough is asked for: until it is loaded, in the background, batches are done record by record.
 """
 
 from __future__ import annotations
 
 import struct
-import threading
 from typing import Any, NamedTuple
 
 from magnetar.records.batch import HEADER_BYTES, read_header, seal
 from magnetar.records.compression import Buffer
 from magnetar.records.entry import decode_entry
 from magnetar.records.errors import InvalidRecord
-from magnetar.records.loading import loaded
+from magnetar.records.loading import LoadedLater, loaded
 from magnetar.records.varint import decode_zigzag, encode_zigzag
 
 _FRAME = struct.Struct(">bI")
+WORTH_IT = 1 << 20
+"""So many bytes of records framed one by one, after which machine code is loaded: a tenth of a second of work."""
 _GROWTH = 5 + 5 + 6  # of one record: two frames, and lengths that take a byte more
 
 
@@ -52,7 +53,7 @@ def framed(batch: Buffer, frame: SchemaPrefix) -> bytes:
     """Return an uncompressed record batch with ``frame`` around its keys and values; raise ``InvalidRecord``."""
     header = read_header(batch)
     body = memoryview(batch)[HEADER_BYTES : header.size]
-    code = _machine.get()
+    code = _machine.get(len(body))
     if code is not None:
         out = code.np.empty(len(body) + _GROWTH * header.records_count, code.np.uint8)
         size = code.fill(
@@ -89,18 +90,17 @@ def _sized(body: bytes, at: int, frame: bytes) -> tuple[bytes, int]:
     return encode_zigzag(size + len(frame)) + frame + body[start : start + size], start + size
 
 
-class _Machine:
+class _Machine(LoadedLater):
     """The machine code, once it is loaded."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._code: Any = None
-        self._loading: threading.Thread | None = None
 
-    def get(self) -> Any:
-        """Return the code, or None until it is there; have it loaded if nobody has."""
-        if self._code is None and self._loading is None:
-            self._loading = threading.Thread(target=self.load, name="machine-code", daemon=True)
-            self._loading.start()
+    def get(self, size: int) -> Any:
+        """Return the code, or None: then ``size`` bytes are framed without it, and past `WORTH_IT` it is loaded."""
+        if self._code is None:
+            self.goes_without(size, WORTH_IT)
         return self._code
 
     def load(self) -> None:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from magnetar.broker.slices import PacedTurns
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.errors import LedgerError
+from magnetar.ledger.looking import base_offset, looked_at
 from magnetar.ledger.port import ManagedLedger, Position
 from magnetar.pulsar.dispatch.deliveries import Place
 from magnetar.pulsar.errors import PulsarError
-from magnetar.records.entry import decode_entry
 from magnetar.wire.pulsar.pulsar_pb2 import ServerError
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Acknowledgements:
         """Return how many messages an entry has; raise ``PulsarError`` for none, or ``LedgerError``."""
         self.check(place)
         entry = await self._log.entry(Position(*place))
-        messages = entry.last_offset - decode_entry(entry.data).base_offset + 1
+        messages = entry.last_offset - await looked_at(entry, base_offset) + 1
         self.sent(place, messages)
         return messages
 

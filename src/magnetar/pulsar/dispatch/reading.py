@@ -96,7 +96,7 @@ class SubscriptionReader:
         else:
             offset = max(offset, self._log.log_start_offset)
             entries = await self._log.read(offset, max_bytes=READ_BYTES, up_to=self._log.last_stable_offset)
-        aborted = aborted_among(self._log, entries)
+        aborted = await aborted_among(self._log, entries)
         found = await self._conversions.deliveries(entries)
         if aborted:  # as markers: no consumer gets them
             found = [

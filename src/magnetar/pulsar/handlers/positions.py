@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from magnetar.ledger.ack_sets import set_of
-from magnetar.ledger.port import Position
+from magnetar.ledger.looking import looked_at
+from magnetar.ledger.port import Position, StoredEntry
 from magnetar.pulsar.connection import Consuming
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.subscription import Subscription
@@ -18,6 +19,7 @@ from magnetar.pulsar.route import success
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.records.copied import copied_from
 from magnetar.records.entry import decode_entry
+from magnetar.records.pulsar_metadata import MessageMetadata
 from magnetar.wire.pulsar.pulsar_pb2 import (
     BaseCommand,
     CommandConsumerStats,
@@ -104,12 +106,16 @@ async def fill_last_message_id(filled: MessageIdData, topic: PulsarTopic, *, com
         filled.ledgerId = filled.entryId = _UINT64
         return
     filled.ledgerId, filled.entryId = last.ledger_id, last.entry_id
-    message = decode_entry(last.data).message
+    message = await looked_at(last, _message)
     if message.batched or message.entry_format != "pulsar":
         there = copied_from(last.data).there if last.copy >= 0 else b""
         messages = int.from_bytes(there, "little").bit_length() or message.num_messages_in_batch
         filled.batch_index = messages - 1
         filled.batch_size = message.num_messages_in_batch
+
+
+def _message(entry: StoredEntry) -> MessageMetadata:
+    return decode_entry(entry.data).message
 
 
 def consumer_stats(connection: PulsarConnection, command: CommandConsumerStats, entry: memoryview) -> None:
