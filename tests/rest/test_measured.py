@@ -182,3 +182,13 @@ def test_whether_messages_came_in_chunks_and_keys_out_of_order(
     client.subscribe(topic, "ordered", ConsumerType.KeyShared)
     found = stats(http, topic)["subscriptions"]
     assert [found[name]["allowOutOfOrderDelivery"] for name in ("any", "ordered")] == [True, False]
+
+
+def test_who_has_the_topic(client: pulsar.Client, http: httpx.Client, topic: str) -> None:
+    client.create_producer(topic)
+    client.create_producer(f"non-persistent://public/default/{topic}")
+    (broker,) = http.get("/admin/v2/brokers").json()
+    assert broker.startswith("127.0.0.1:")
+    assert stats(http, topic)["ownerBroker"] == broker
+    other = path_of(topic).replace("/persistent/", "/non-persistent/")
+    assert http.get(f"{other}/stats").json()["ownerBroker"] == broker

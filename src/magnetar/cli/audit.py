@@ -133,7 +133,7 @@ def _shown(value: Audit) -> Iterator[RenderableType]:
     )
     yield pairs([(f"digest: {name}", text) for name, text in value.digests.items()])
     if value.is_equal:
-        yield "EQUAL: every record is in the table once, and as it is in the topic"
+        yield _equal(value)
         return
     yield "NOT EQUAL: " + ", ".join(f"{count:,} {kind}" for kind, count in _counts(value) if count)
     for difference in value.differences[:_SHOWN]:
@@ -145,6 +145,15 @@ def _shown(value: Audit) -> Iterator[RenderableType]:
         )
     if len(value.differences) > _SHOWN or not value.is_complete:
         yield "  and more: --json lists as many as --most says"
+
+
+def _equal(value: Audit) -> str:
+    if not value.is_up_to_table:
+        return "EQUAL: every record is in the table once, and as it is in the topic"
+    if not value.topic_records:
+        return "NOTHING COMPARED: the table has no records, and nothing was asked about behind its last ones"
+    count = f"{value.topic_records:,} records"
+    return f"EQUAL up to where the table stops: {count} are in it once, and as they are in the topic"
 
 
 def _counts(value: Audit) -> Iterator[tuple[str, int]]:

@@ -173,10 +173,13 @@ def _cluster(
         raise Invalid(
             "verify or mend what?", "Name --data DIRECTORY, --config FILE or --metadata zk:HOST:PORT/PATH."
         )
-    from magnetar.admin.ledgers_cluster import ClusterPlace
-
     found = place_of(config, metadata, bookkeeper, metadata_config)
-    return ClusterPlace(found.metadata, found.bookkeeper, found.client_config, found.tls, found.password)
+    if found.login is not None:
+        raise Invalid(
+            "bookies want a login (bookkeeperClientAuthenticationPlugin), and this reads them without Java's client",
+            "Look at ledgers with BookKeeper's own shell.",
+        )
+    return found.place
 
 
 def _ledgers(way: Way, topic: str, partition: int) -> PartitionLedgers:

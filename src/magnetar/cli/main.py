@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+_SERVE = frozenset({"standalone", "broker", "proxy"})
 
 
 def main() -> None:
@@ -14,6 +17,9 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Return the exit status: 0 done, 1 failed, 2 the command was not understood."""
+    if arguments and arguments[0] in _SERVE:
+        # numpy's OpenBLAS begins a thread for each processor, which spins for work: no server multiplies matrices.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if arguments[:1] == ["standalone"] and not {"-h", "--help"} & set(arguments):
         return _standalone(arguments[1:])
     if arguments[:1] == ["proxy"] and not {"-h", "--help"} & set(arguments):

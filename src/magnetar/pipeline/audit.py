@@ -91,6 +91,8 @@ class Audit:
     moved: tuple[Move, ...]
     is_complete: bool
     """Whether all differences are listed."""
+    is_up_to_table: bool
+    """Whether nothing was asked about behind the table's last offsets."""
     unplaced: int
     """Rows of the table without partition or offset."""
     ranges: tuple[RangeLine, ...]
@@ -160,6 +162,7 @@ def audit(spark: SparkSession, question: AuditRequest) -> Audit:
         differences=found.differences,
         moved=found.moved,
         is_complete=found.is_complete,
+        is_up_to_table=question.up_to_table,
         unplaced=unplaced,
         ranges=ranges,
         seconds=round(time.monotonic() - began, 3),

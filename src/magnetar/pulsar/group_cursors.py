@@ -253,7 +253,8 @@ class GroupCursors:
         for topic in self._topics.all_open():
             subscription = topic.subscriptions.get(group)
             if subscription is not None and subscription.cursor.is_durable and not subscription.paused:
-                task = asyncio.get_running_loop().create_task(self._hand_over_now(topic, subscription))
+                what = f"handing {subscription.name} over to the group of its name"
+                task = self._broker.background.once(what, self._hand_over_now(topic, subscription))
                 self._urgent.add(task)
                 task.add_done_callback(self._urgent.discard)
 

@@ -71,7 +71,7 @@ class TopicPolicies:
 
     def content(self, name: TopicName) -> dict[str, Any]:
         """Return a topic's own policies as JSON; do not change it."""
-        return self._known.get(_path(name), _NOTHING)[0]
+        return self._known.get(policies_path(name), _NOTHING)[0]
 
     async def set(self, topic: Topic, key: str, value: Any) -> None:
         """Keep one of a topic's own policies, or with None take it away; raise `InvalidPolicy`."""
@@ -79,7 +79,7 @@ class TopicPolicies:
 
     async def edit(self, topic: Topic, key: str, edit: Callable[[Any], Any]) -> None:
         """Keep what ``edit`` makes of one of a topic's own policies, None where there is none; as `set`."""
-        path = _path(topic.name)
+        path = policies_path(topic.name)
 
         def plan() -> list[Put | Delete]:
             before, version = self._known.get(path, _NOTHING)
@@ -94,7 +94,7 @@ class TopicPolicies:
 
     async def forget(self, name: TopicName) -> None:
         """A topic is gone, and with it its policies."""
-        path = _path(name)
+        path = policies_path(name)
 
         def plan() -> list[Delete]:
             return [Delete(path, self._known[path][1])] if path in self._known else []
@@ -155,7 +155,8 @@ def _decode(path: str, value: bytes) -> dict[str, Any]:
         raise MetadataCorrupt(path, f"not a topic's policies: {error}") from error
 
 
-def _path(name: TopicName) -> str:
+def policies_path(name: TopicName) -> str:
+    """Return where a topic's own policies are kept."""
     domain = "persistent" if name.persistent else "non-persistent"
     return f"{_ROOT}/{name.namespace_name}/{domain}/{name.metadata_name}"
 

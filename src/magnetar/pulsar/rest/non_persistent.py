@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from magnetar.broker.errors import TopicNotFound
+from magnetar.broker.slices import sliced
 from magnetar.broker.topic import Topic
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.non_persistent import NonPersistentSubscription
@@ -17,7 +18,7 @@ from magnetar.pulsar.names import PulsarName, names_of
 from magnetar.pulsar.non_persistent import NonPersistentTopic, NonPersistentTopics
 from magnetar.pulsar.rates import Rates
 from magnetar.pulsar.rest.request import AdminRequest, RequiredLevel, RestError, RestRoute
-from magnetar.pulsar.rest.stats import consumer_stats, publisher_stats, together, without
+from magnetar.pulsar.rest.stats import as_asked, consumer_stats, publisher_stats, together
 from magnetar.pulsar.rest.topics import managing, number_of, refuse_too_many
 
 
@@ -42,7 +43,7 @@ async def every(ask: AdminRequest) -> list[NonPersistentTopic]:
     """Return the partition that the path names, or all partitions of the topic."""
     topic = found(ask)
     names = [str(ask.topic)] if ask.topic.partition is not None else names_of(topic)
-    return [await _all(ask).get(PulsarName.parse(name), create=False) for name in names]
+    return [await _all(ask).get(PulsarName.parse(name), create=False) async for name in sliced(names)]
 
 
 def _all(ask: AdminRequest) -> NonPersistentTopics:
@@ -132,14 +133,15 @@ async def truncate(ask: AdminRequest) -> None:
 
 async def stats(ask: AdminRequest) -> dict[str, Any]:
     """Return a topic's producers, subscriptions, rates, and what was dropped."""
-    return without(ask, topic_stats(await one(ask)))
+    return as_asked(ask, topic_stats(await one(ask)))
 
 
 async def partitioned_stats(ask: AdminRequest) -> dict[str, Any]:
     """Return the stats of a topic with partitions: together and, with ``perPartition``, of each."""
     topic = found(ask)
-    each = {partition.name: without(ask, topic_stats(partition)) for partition in await every(ask)}
-    return together(list(each.values())) | {
+    partitions = await every(ask)
+    each = {partition.name: as_asked(ask, topic_stats(partition)) async for partition in sliced(partitions)}
+    return await together(list(each.values())) | {
         "metadata": {"partitions": topic.partitions if topic.partitioned else 0, "deleted": False},
         "partitions": each if ask.flag("perPartition", default=True) else {},
     }
@@ -183,7 +185,6 @@ def topic_stats(topic: NonPersistentTopic) -> dict[str, Any]:
         "waitingPublishers": topic.producers.waiting,
         "subscriptions": {name: _subscription(each) for name, each in topic.subscriptions.items()},
         "replication": {},
-        "ownerBroker": "",
     }
 
 

@@ -8,13 +8,14 @@ from typing import Any
 from starlette.responses import Response
 
 from magnetar.broker import web_common
+from magnetar.broker.slices import sliced
 from magnetar.ledger.port import LedgerSummary
 from magnetar.pulsar.dispatch.base import AnySubscription, SubType
 from magnetar.pulsar.dispatch.consumer import Consumer
 from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.producers import Producer
 from magnetar.pulsar.rates import Rates
-from magnetar.pulsar.rest.request import AdminRequest, RequiredLevel, RestRoute
+from magnetar.pulsar.rest.request import AdminRequest, RequiredLevel, RestRoute, address_of
 from magnetar.pulsar.rest.topics import every, found, one
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.wire.pulsar.pulsar_pb2 import ProducerAccessMode
@@ -22,22 +23,26 @@ from magnetar.wire.pulsar.pulsar_pb2 import ProducerAccessMode
 
 async def stats(ask: AdminRequest) -> dict[str, Any]:
     """Return a topic's producers, subscriptions, rates and sizes."""
-    return without(ask, topic_stats(await one(ask)))
+    return as_asked(ask, topic_stats(await one(ask)))
 
 
 async def partitioned_stats(ask: AdminRequest) -> dict[str, Any]:
     """Return the stats of a topic with partitions: together and, with ``perPartition``, of each."""
     topic = found(ask)
     partitions = await every(ask)
-    each = {partition.name: without(ask, topic_stats(partition)) for partition in partitions}
-    return together(list(each.values())) | {
+    each = {partition.name: as_asked(ask, topic_stats(partition)) async for partition in sliced(partitions)}
+    return await together(list(each.values())) | {
         "metadata": {"partitions": topic.partitions if topic.partitioned else 0},
         "partitions": each if ask.flag("perPartition", default=True) else {},
     }
 
 
-def without(ask: AdminRequest, stats: dict[str, Any]) -> dict[str, Any]:
-    """Leave out of a topic's stats what the query says (``excludePublishers``, ``excludeConsumers``)."""
+def as_asked(ask: AdminRequest, stats: dict[str, Any]) -> dict[str, Any]:
+    """Return a topic's stats with who has it, this broker, and without what the query leaves out
+    (``excludePublishers``, ``excludeConsumers``).
+    """
+    ownership = ask.services.broker.ownership
+    stats["ownerBroker"] = address_of(ownership, ownership.node_id, ask.address).broker
     if ask.flag("excludePublishers"):
         stats["publishers"] = []
     if ask.flag("excludeConsumers"):
@@ -57,7 +62,9 @@ async def partitioned_internal_stats(ask: AdminRequest) -> dict[str, Any]:
     partitions = await every(ask)
     return {
         "metadata": {"partitions": topic.partitions if topic.partitioned else 0},
-        "partitions": {partition.name: await topic_internals(partition) for partition in partitions},
+        "partitions": {
+            partition.name: await topic_internals(partition) async for partition in sliced(partitions)
+        },
     }
 
 
@@ -91,7 +98,6 @@ def topic_stats(topic: PulsarTopic) -> dict[str, Any]:
         "nonContiguousDeletedMessagesRanges": sum(
             each["nonContiguousDeletedMessagesRanges"] for each in subscriptions.values()
         ),
-        "ownerBroker": "",
     }
 
 
@@ -289,19 +295,29 @@ def consumer_stats(consumer: Consumer, subscription: AnySubscription) -> dict[st
     }
 
 
-def together(partitions: list[dict[str, Any]]) -> dict[str, Any]:
+async def together(partitions: list[dict[str, Any]]) -> dict[str, Any]:
     """Add numbers up, join lists, and put the stats of a subscription's partitions together."""
     return {
-        key: _joined(key, [each[key] for each in partitions if key in each])
-        for key in dict.fromkeys(key for each in partitions for key in each)
+        key: await _joined(key, [each[key] for each in partitions if key in each])
+        async for key in sliced(await _keys_of(partitions))
     }
 
 
-def _joined(key: str, values: list[Any]) -> Any:
+async def _keys_of(rows: list[dict[str, Any]]) -> dict[str, None]:
+    found: dict[str, None] = {}
+    async for row in sliced(rows):
+        found |= dict.fromkeys(row)
+    return found
+
+
+async def _joined(key: str, values: list[Any]) -> Any:
     first = values[0]
     if key == "subscriptions":
-        names = dict.fromkeys(name for value in values for name in value)
-        return {name: together([value[name] for value in values if name in value]) for name in names}
+        names = await _keys_of(values)
+        return {
+            name: await together([value[name] for value in values if name in value])
+            async for name in sliced(names)
+        }
     if isinstance(first, list):
         return [item for value in values for item in value]
     if isinstance(first, bool) or not isinstance(first, int | float):

@@ -8,6 +8,7 @@ from typing import Any
 
 from magnetar.broker.errors import TooManyTopics, TopicNotFound
 from magnetar.broker.names import TopicName
+from magnetar.broker.slices import batched
 from magnetar.broker.topic import MAX_NEW_PARTITIONS, Topic
 from magnetar.broker.topic_config import CONFIGS
 from magnetar.ledger.errors import LedgerClosed
@@ -27,6 +28,8 @@ from magnetar.pulsar.rest.request import (
 from magnetar.pulsar.topic import PulsarTopic
 
 _MINUTE_MS, _MB = 60_000, 1 << 20
+_OPENED_AT_ONCE = 20
+"""In a turn of the loop, of the partitions that a request asks about."""
 
 
 def found(ask: AdminRequest) -> Topic:
@@ -50,8 +53,11 @@ async def every(ask: AdminRequest) -> list[PulsarTopic]:
     """Return the partition that the path names, or all partitions of the topic."""
     topic = found(ask)
     names = [str(ask.topic)] if ask.topic.partition is not None else names_of(topic)
-    opened = [ask.services.topics.get(PulsarName.parse(name), create=False) for name in names]
-    return list(await asyncio.gather(*opened))
+    opened: list[PulsarTopic] = []
+    for some in batched(names, _OPENED_AT_ONCE):
+        opening = [ask.services.topics.get(PulsarName.parse(name), create=False) for name in some]
+        opened += await asyncio.gather(*opening)
+    return opened
 
 
 async def partitioned_topics(ask: AdminRequest) -> list[str]:
@@ -302,7 +308,7 @@ async def look_up(ask: AdminRequest) -> dict[str, Any]:
     ownership, (topic, partition) = services.broker.ownership, _place(ask)
     owner = ownership.owner(topic, partition)
     if owner is None:  # whoever is asked takes what nobody has
-        owner = await ownership.acquire(ownership.bundle_of(topic, partition))
+        owner = await ownership.acquire_later(ownership.bundle_of(topic, partition))
     address = address_of(ownership, owner.node_id, ask.address)
     if not (address.pulsar or address.pulsar_tls):
         raise RestError(412, "Pulsar's protocol is not served: start with --pulsar HOST:PORT")

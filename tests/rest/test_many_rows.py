@@ -1,0 +1,96 @@
+"""Who asks the admin REST for very much waits for it, nobody else: it is found out and written in slices."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Coroutine
+from types import ModuleType, SimpleNamespace
+from typing import Any, TypeVar, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magnetar.broker import slices
+from magnetar.pulsar.rest import app, non_persistent, stats, topics
+
+T = TypeVar("T")
+PARTITIONS = 50
+_KEYS = st.text() | st.integers()
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(_KEYS, inner),
+    max_leaves=20,
+)
+
+
+@pytest.fixture(autouse=True)
+def a_turn_after_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slices, "SLICE_S", -1.0)
+
+
+async def turns_of_others(work: Coroutine[Any, Any, T]) -> tuple[int, T]:
+    """Return how often somebody else had a turn of the loop meanwhile, and what came of the work."""
+    doing = asyncio.ensure_future(work)
+    turns = 0
+    while not doing.done():
+        turns += 1
+        await asyncio.sleep(0)
+    return turns, await doing
+
+
+@given(answer=JSON)
+def test_what_is_written_in_slices_is_what_json_writes(answer: Any) -> None:
+    assert asyncio.run(app._written(answer)) == json.dumps(answer, separators=(",", ":"))
+
+
+@pytest.mark.parametrize(
+    "within", [lambda rows: rows, lambda rows: {"partitions": rows}], ids=["whole", "within"]
+)
+@pytest.mark.parametrize("rows", [[1] * PARTITIONS, {str(number): 1 for number in range(PARTITIONS)}])
+async def test_many_rows_are_written_in_turns(rows: Any, within: Any) -> None:
+    turns, text = await turns_of_others(app._written(within(rows)))
+    assert turns >= PARTITIONS
+    assert json.loads(text) == within(rows)
+
+
+@pytest.mark.parametrize("kind", [stats, non_persistent], ids=["persistent", "non-persistent"])
+async def test_stats_of_many_partitions_are_found_in_turns(
+    kind: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def every(ask: Any) -> list[Any]:
+        return [SimpleNamespace(name=f"t-partition-{number}") for number in range(PARTITIONS)]
+
+    row = {"msgInCounter": 2, "publishers": ["p"], "subscriptions": {"s": {"msgBacklog": 3}}}
+    monkeypatch.setattr(kind, "every", every)
+    monkeypatch.setattr(kind, "found", lambda ask: SimpleNamespace(partitions=PARTITIONS, partitioned=True))
+    monkeypatch.setattr(kind, "topic_stats", lambda topic: row)
+    monkeypatch.setattr(kind, "as_asked", lambda ask, found: found)
+    ask = cast(Any, SimpleNamespace(flag=lambda name, default=False: default))
+    turns, found = await turns_of_others(kind.partitioned_stats(ask))
+    # Those of the rows, of their names, of their subscriptions, and of what these have.
+    assert turns >= 4 * PARTITIONS
+    assert (found["msgInCounter"], len(found["publishers"])) == (2 * PARTITIONS, PARTITIONS)
+    assert found["subscriptions"] == {"s": {"msgBacklog": 3 * PARTITIONS}}
+    assert len(found["partitions"]) == PARTITIONS
+
+
+async def test_many_partitions_are_opened_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    opening = most = 0
+
+    async def get(name: Any, *, create: bool) -> str:
+        nonlocal opening, most
+        opening += 1
+        most = max(most, opening)
+        await asyncio.sleep(0)
+        opening -= 1
+        return str(name)
+
+    topic = SimpleNamespace(partition=None)
+    monkeypatch.setattr(topics, "found", lambda ask: topic)
+    names = [f"persistent://public/default/t-partition-{number}" for number in range(PARTITIONS)]
+    monkeypatch.setattr(topics, "names_of", lambda found: names)
+    ask = cast(Any, SimpleNamespace(topic=topic, services=SimpleNamespace(topics=SimpleNamespace(get=get))))
+    assert await topics.every(ask) == cast(Any, names)
+    assert 1 < most <= topics._OPENED_AT_ONCE
