@@ -33,7 +33,7 @@ CHECKS: dict[str, str] = {
     "configs_describe": "describe a topic's and the broker's configuration",
     "configs_alter": "alter a topic's configuration and see it",
     "groups": "list and describe groups",
-    "groups_delete": "delete a group's offsets and the group",
+    "groups_delete": "delete a group's offsets and the group (each as far as the client has it)",
     "retention": "what is older, and what is more, than a topic keeps is deleted",
     "delete_records": "delete records below an offset",
     "cluster": "describe the cluster",

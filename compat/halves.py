@@ -113,18 +113,14 @@ def suites(results: Mapping[str, Any]) -> str:
         ours = brokers["magnetar"]["outcomes"]
         told = [f"{suite}: {_passed(ours)} on Magnetar ({when(brokers['magnetar'])})"]
         elsewhere = {where: brokers[column] for column, where in ELSEWHERE.items() if column in brokers}
-        told += [f"{_passed(run['outcomes'])} {where} ({when(run)})" for where, run in elsewhere.items()]
+        told += [
+            _beside(ours, run, f"{where} ({when(run)})", "on one broker") for where, run in elsewhere.items()
+        ]
         differences = _by_place(ours, {where: run["outcomes"] for where, run in elsewhere.items()})
         for peer in sorted(brokers.keys() & PEERS.keys()):
             theirs = brokers[peer]["outcomes"]
             both = ours.keys() & theirs.keys()
-            if both == ours.keys() == theirs.keys():
-                told.append(f"{_passed(theirs)} on {named(peer, brokers[peer])}")
-            else:  # counts of unlike sets cannot be compared
-                here, there = (_passed({test: run[test] for test in both}) for run in (ours, theirs))
-                told.append(
-                    f"of the {len(both)} that ran on both, {here} here and {there} on {named(peer, brokers[peer])}"
-                )
+            told.append(_beside(ours, brokers[peer], f"on {named(peer, brokers[peer])}", "here"))
             unlike = sorted(test for test in both if ours[test] != theirs[test])
             rows = [[f"`{test}`", ours[test], theirs[test]] for test in unlike]
             if rows:
@@ -132,6 +128,16 @@ def suites(results: Mapping[str, Any]) -> str:
                 differences.append(table(head, rows))
         parts += [f"{', '.join(told)}. {NOTES.get(suite, '')}".rstrip() + "\n", *differences]
     return "\n".join(parts)
+
+
+def _beside(ours: Mapping[str, str], run: Mapping[str, Any], where: str, here: str) -> str:
+    """How many passed elsewhere, and of unlike sets, whose counts cannot be compared, on both."""
+    theirs = run["outcomes"]
+    if ours.keys() == theirs.keys():
+        return f"{_passed(theirs)} {where}"
+    both = ours.keys() & theirs.keys()
+    mine, other = (_passed({test: those[test] for test in both}) for those in (ours, theirs))
+    return f"of the {len(both)} that ran on both, {mine} {here} and {other} {where}"
 
 
 def _by_place(ours: Mapping[str, str], elsewhere: Mapping[str, Mapping[str, str]]) -> list[str]:

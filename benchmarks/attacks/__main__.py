@@ -75,7 +75,7 @@ def main() -> int:
         outcomes.append(outcome)
         print(_row(outcome), flush=True)
         if given.json:
-            _keep(given.json, outcome)
+            _keep(given.json, outcome, anew=bool(given.names))
     return int(not all(each.meets_the_bar for each in outcomes))
 
 
@@ -87,12 +87,17 @@ def _row(outcome: Outcome) -> str:
     )
 
 
-def _keep(file: Path, outcome: Outcome) -> None:
+def _keep(file: Path, outcome: Outcome, *, anew: bool) -> None:
+    """Keep what came of one; of some that are made anew beside others, each says at which commit."""
     kept = json.loads(file.read_text()) if file.exists() else {"outcomes": {}}
     git = ["git", "rev-parse", "--short", "HEAD"]
-    kept["commit"] = subprocess.run(git, check=True, capture_output=True, text=True).stdout.strip()
-    kept["day"] = datetime.now(UTC).date().isoformat()
-    kept["outcomes"][outcome.name] = outcome._asdict()
+    commit = subprocess.run(git, check=True, capture_output=True, text=True).stdout.strip()
+    day = datetime.now(UTC).date().isoformat()
+    if anew:
+        kept["outcomes"][outcome.name] = outcome._asdict() | {"commit": commit, "day": day}
+    else:
+        kept |= {"commit": commit, "day": day}
+        kept["outcomes"][outcome.name] = outcome._asdict()
     file.write_text(json.dumps(kept, indent=1) + "\n")
 
 

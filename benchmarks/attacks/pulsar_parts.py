@@ -22,9 +22,17 @@ from benchmarks.attacks.pulsar_rows import (
 )
 from benchmarks.attacks.target import Target
 from benchmarks.attacks.wires import KafkaWire, PulsarWire, command, entry, frame, request
+from magnetar.records.pulsar_metadata import MessageMetadata, encode_metadata
+from magnetar.records.pulsar_plain import framed_message
 from magnetar.records.varint import encode_unsigned
-from magnetar.wire.pulsar.pulsar_pb2 import SingleMessageMetadata
+from magnetar.wire.kafka.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from magnetar.wire.pulsar.pulsar_pb2 import KeyValue, SingleMessageMetadata
 
+_ABORT = 1
 _PING = b"\x08\x12"
 
 
@@ -87,6 +95,80 @@ def read_properties(target: Target, content: bytes) -> str:
     return f"{len(content)} bytes each, {size} got"
 
 
+def within_one_property(target: Target, _: Any) -> str:
+    """Send a message, five times, one property of which is a message of millions of fields that mean nothing."""
+    said = encode_metadata(MessageMetadata(b"p", 0, 1)) + _field(4, b"\x18\x00" * 2_400_000)
+    content = bytes(framed_message(said, b"x", 1).framed)
+    for _ in range(5):
+        with PulsarWire(target) as client:
+            client.ask(producer())
+            client.send_as_taken(
+                frame(command("SEND", producer_id=1, sequence_id=0, num_messages=1), content), 60
+            )
+            told = client.heard_or_closed()
+    return told
+
+
+def stored_properties(target: Target) -> None:
+    """Store messages of as many properties as may be."""
+    made = entry(b"x", properties=[KeyValue(key="k", value="v")] * 4_900)
+    with PulsarWire(target) as client:
+        client.ask(producer())
+        for number in range(50):
+            sent(client, made, number)
+    ask_offset(target)
+
+
+def ask_offset(target: Target) -> None:
+    """Have a Kafka client ask for the offset of a time."""
+    with KafkaWire(target) as client:
+        asked = ListOffsetsPartition(partition_index=0, timestamp=1)
+        client.ask(ListOffsetsRequest(topics=[ListOffsetsTopic(name="prey", partitions=[asked])]), 9)
+
+
+def look_up(target: Target, _: Any) -> str:
+    """Ask for times, and for the last message, again and again."""
+    with PulsarWire(target) as client:
+        client.ask(subscribe())
+        for _ in range(100):
+            ask_offset(target)
+            client.ask(command("GET_LAST_MESSAGE_ID", "getLastMessageId", consumer_id=1, request_id=1))
+    return "100 of each"
+
+
+def aborted_properties(target: Target) -> None:
+    """Store messages of as many properties as may be in a transaction that is aborted, and one behind them."""
+    made = entry(b"x", properties=[KeyValue(key="k", value="v")] * 4_900)
+    with PulsarWire(target) as client:
+        client.ask(CONNECTED)
+        number = client.ask(TRANSACTION).newTxnResponse
+        mine = {"txnid_least_bits": number.txnid_least_bits, "txnid_most_bits": number.txnid_most_bits}
+        client.ask(producer())
+        client.ask(
+            command("ADD_PARTITION_TO_TXN", "addPartitionToTxn", request_id=2, partitions=[PREY], **mine)
+        )
+        for number in range(50):
+            client.ask(
+                command("SEND", producer_id=1, sequence_id=number, num_messages=1, **mine),
+                made,
+            )
+        client.ask(command("END_TXN", "endTxn", request_id=3, txn_action=_ABORT, **mine))
+        sent(client, entry(b"x"), 50)
+
+
+def read_past_aborted(target: Target, _: Any) -> str:
+    """Have subscription after subscription read to the one message that is none of an aborted transaction's."""
+    with PulsarWire(target) as client:
+        for number in range(1, 21):
+            client.ask(subscribe(name=f"s{number}", consumer_id=number, initialPosition=1))
+            client.send(frame(command("FLOW", consumer_id=number, messagePermits=1)))
+            assert client.hear().message.message_id.entryId > 0
+            client.ask(
+                command("GET_LAST_MESSAGE_ID", "getLastMessageId", consumer_id=number, request_id=number)
+            )
+    return "20 subscriptions"
+
+
 def long_words(ids: list[Any]) -> Any:
     return ack([place(ids[0], [-1] * 65_000)])
 
@@ -117,6 +199,14 @@ ATTACKS = (
     Attack("pulsar: ids in ids, 3,000 deep", nothing, raw(nested(3_000))),
     Attack("pulsar: 65,000 words of ten bytes", stored, said(long_words, before=(subscribe(),))),
     Attack("pulsar: batches of 100,000 properties", batch_of_properties, read_properties),
+    Attack("pulsar: 2,400,000 fields within a property", nothing, within_one_property),
+    Attack("pulsar: lookups among 4,900 properties", stored_properties, look_up),
+    Attack(
+        "pulsar: reading past aborted properties",
+        aborted_properties,
+        read_past_aborted,
+        TRANSACTIONS,
+    ),
     Attack("pulsar: 20,000 ACKs", stored, flood(acknowledged, before=(subscribe(),))),
     Attack(
         "pulsar: 20,000 ACKs in no open transaction",

@@ -290,5 +290,6 @@ class House:
         for each in self.brokers:
             each.kill()
         self.cluster.kill()
+        self.relays.close()
         if self.hurt is not None:
             self.hurt.unmount(keeps=self.keeps)

@@ -41,7 +41,7 @@ sync.topic.acls.interval.seconds=5
 
 
 def move(broker: Server, folder: Path) -> None:
-    """MirrorMaker 2: topics, configurations and groups' offsets from Apache Kafka and to it, record for record"""
+    """MirrorMaker 2, from Apache Kafka and to it: topics, configurations, records one for one; no group goes too far"""
     with Kafka(folder / "other") as other:
         for server, topic in ((other, "orders"), (broker, "clicks")):
             topics.make(server.address, topic, 3, CONFIG)

@@ -298,8 +298,9 @@ def log_dirs(bootstrap: str) -> None:
 
 
 def errors(bootstrap: str) -> None:
-    name = new_topic(bootstrap, "tools")
+    name = new_topic(bootstrap, "tools", 2)
     for words, arguments in (
+        ("would not be an increase", ("--alter", "--topic", name, "--partitions", "1")),
         ("already exists", ("--create", "--topic", name)),
         ("does not exist", ("--describe", "--topic", fresh("none"))),
     ):
