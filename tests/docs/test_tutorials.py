@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.pipeline import class_archive
+
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"^```(sh|python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SECONDS = 560
@@ -64,6 +66,7 @@ def test_a_tutorial_does_what_it_says(page: Path, tmp_path: Path) -> None:
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "MAGNETAR_BOOTSTRAP_SERVER": address,
+        "SPARK_SUBMIT_OPTS": class_archive.without(),
     }
     process = subprocess.Popen(
         ["bash", "-m", "-c", script_of(page).replace("127.0.0.1:9092", address)],

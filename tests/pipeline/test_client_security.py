@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -94,6 +95,12 @@ def test_wrong_settings_are_named(name: str, value: str, told: str) -> None:
     assert f"kafka.{name}" in str(caught.value)
 
 
+def _derived(work: bytes | Callable[[], bytes]) -> bytes:
+    """Do the long sum that a login leaves to who speaks for it."""
+    assert not isinstance(work, bytes)
+    return work()
+
+
 def test_scram_as_rfc_7677_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     nonce = "rOprNGfwEbeRWgbNEkqO"
     monkeypatch.setattr(security.secrets, "token_urlsafe", lambda size: nonce)
@@ -102,13 +109,13 @@ def test_scram_as_rfc_7677_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     challenge = f"{both},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode()
     login = who.login()
     assert next(login) == f"n,,n=user,r={nonce}".encode()
-    proof = login.send(challenge)
+    proof = login.send(_derived(login.send(challenge)))
     assert proof == f"c=biws,{both},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=".encode()
     with pytest.raises(StopIteration):
         login.send(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
     impostor = who.login()
     next(impostor)
-    impostor.send(challenge)
+    impostor.send(_derived(impostor.send(challenge)))
     with pytest.raises(security.LoginFailed):
         impostor.send(b"v=AAAA")
     downgraded = who.login()
