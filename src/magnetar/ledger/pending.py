@@ -71,7 +71,10 @@ class Gathered(Done):
 
     def settle(self, error: BaseException | None = None) -> None:
         """Have those go on at once that asked for it by `when_done`."""
-        super().settle(error)
+        if error is not None:
+            super().settle(error)
+        elif not self.done():
+            self.set_result(None)  # as above; nearly all end so, and each call is one more for such a batch
         steps, self.steps = self.steps, None
         for step in steps or ():
             step(self)

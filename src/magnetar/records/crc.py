@@ -43,13 +43,35 @@ _DIGIT_BITS = 6
 _DIGIT = (1 << _DIGIT_BITS) - 1
 MIN_COMBINED_BYTES = 24 << 10
 """Fewer are counted in less time."""
+MAX_SIZES = 64
+OFTEN = 200
 _advances: dict[int, array[int]] = {}  # by ``digit << 8 | place``
+_sizes: dict[int, array[int]] = {}  # the same for whole sizes, that come again and again
+_met: dict[int, int] = {}  # how often other sizes came
 
 
 def extended(crc: int, data: bytes | bytearray | memoryview, data_crc: int) -> int:
     """Return what ``crc32c(data, crc)`` would, where that of ``data`` alone is known to be ``data_crc``."""
     size = len(data)
-    return combined(crc, data_crc, size) if size >= MIN_COMBINED_BYTES else crc32c(data, crc)
+    if (table := _sizes.get(size)) is not None:
+        lowest, low, high, highest = crc.to_bytes(4, "little")
+        return table[lowest] ^ table[0x100 | low] ^ table[0x200 | high] ^ table[0x300 | highest] ^ data_crc
+    if size < MIN_COMBINED_BYTES:
+        return crc32c(data, crc)
+    met = _met[size] = _met.get(size, 0) + 1
+    if met >= OFTEN:
+        _learn(size)
+    elif len(_met) > MAX_SIZES:
+        _met.clear()  # they all differ
+    return combined(crc, data_crc, size)
+
+
+def _learn(size: int) -> None:
+    """Keep what so many bytes make of a CRC: batches of records that are all alike are of one size."""
+    _met.clear()
+    if len(_sizes) >= MAX_SIZES:
+        del _sizes[next(iter(_sizes))]
+    _sizes[size] = _power(8 * size)
 
 
 def combined(first: int, second: int, second_bytes: int) -> int:
@@ -66,14 +88,16 @@ def combined(first: int, second: int, second_bytes: int) -> int:
 
 
 def _advance(digit: int, place: int) -> array[int]:
-    """Return what ``digit << 6 * place`` bytes behind it make of a CRC, for each of its bytes.
+    """Return what ``digit << 6 * place`` bytes behind it make of a CRC."""
+    return _advances.setdefault(digit << 8 | place, _power(8 * (digit << _DIGIT_BITS * place)))
 
-    They multiply it by a power of x, modulo the polynomial; so what they make of it is what they make of its bits.
+
+def _power(exponent: int) -> array[int]:
+    """Return what so many bits behind it make of a CRC, for each of its bytes.
+
+    They multiply it by x to that power, modulo the polynomial; what they make of it is what they make of its bits.
     """
     power, factor = _ONE, _ONE >> 1  # that is x
-    for _ in range(3 + _DIGIT_BITS * place):  # eight times 64 ** place
-        factor = _product(factor, factor)
-    exponent = digit
     while exponent:
         if exponent & 1:
             power = _product(power, factor)
@@ -90,7 +114,7 @@ def _advance(digit: int, place: int) -> array[int]:
             bit = bits.pop()
             values += [value ^ bit for value in values]
         table.extend(values)
-    return _advances.setdefault(digit << 8 | place, table)
+    return table
 
 
 def _product(a: int, b: int) -> int:

@@ -530,9 +530,10 @@ class Partition:
         return PlacedBatch(kept.base_offset, append_time, self._last_done if waits else None)
 
     def _may_be_untimely(self, batch: CheckedBatch) -> bool:
-        config, header, now_ms = self.topic.config, batch.header, self._clock()
+        config, header = self.topic.config, batch.header
         if config.log_append_time:
             return header.attributes & LOG_APPEND_TIME != 0
+        now_ms = self._clock()
         before_ms = config.message_timestamp_before_max_ms
         return header.max_timestamp - now_ms > config.message_timestamp_after_max_ms or (
             before_ms < _NO_BOUND_MS and now_ms - batch.earliest_ms > before_ms
