@@ -13,6 +13,7 @@ import re
 import secrets
 import socket
 import ssl
+from collections.abc import Sequence
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -52,6 +53,18 @@ class _TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
             raise
         self.trouble = ""
         return secured
+
+    def select(
+        self, rlist: Sequence[Any], wlist: Sequence[Any], xlist: Sequence[Any], timeout: float | None = None
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        """Wait as ``select.select`` does, but not for what came with an answer that was taken.
+
+        Kazoo takes one answer, then waits for the socket. What else a record of TLS has is in the process already, and
+        the socket has nothing: kazoo would wait for the next answer, or take the connection for dead.
+        """
+        there = [each for each in rlist if isinstance(each, ssl.SSLSocket) and each.pending()]
+        readable, writable, failed = super().select(rlist, wlist, xlist, 0 if there else timeout)
+        return [*there, *(each for each in readable if each not in there)], writable, failed
 
 
 class SecuredConnection(ConnectionHandler):  # type: ignore[misc]
