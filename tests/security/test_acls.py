@@ -49,6 +49,8 @@ from magnetar.wire.kafka.messages.create_acls_request import AclCreation, Create
 from magnetar.wire.kafka.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
 from magnetar.wire.kafka.messages.describe_acls_request import DescribeAclsRequest
 from magnetar.wire.kafka.messages.describe_groups_request import DescribeGroupsRequest
+from magnetar.wire.kafka.messages.describe_transactions_request import DescribeTransactionsRequest
+from magnetar.wire.kafka.messages.find_coordinator_request import FindCoordinatorRequest
 from magnetar.wire.kafka.messages.init_producer_id_request import InitProducerIdRequest
 from magnetar.wire.kafka.messages.list_groups_request import ListGroupsRequest
 from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
@@ -710,6 +712,39 @@ def test_transactional_ids_and_idempotence_want_entries(house: BrokerProcess) ->
         make(house, binding("hans-1", "hans", AclOperation.WRITE, kind=ResourceType.TRANSACTIONAL_ID))
         assert wire.ask(named, 4).error_code != ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     drop(house, "hans")
+
+
+@pytest.mark.parametrize("by", ["acl", "grant"])
+def test_who_may_write_as_a_transactional_id_finds_it_unless_that_is_forbidden(
+    house: BrokerProcess, by: str
+) -> None:
+    role, name = f"harald-{by}", topic(house, f"found-by-{by}")
+    id_of = ResourceType.TRANSACTIONAL_ID
+    one = FindCoordinatorRequest(key_type=1, key="theirs")
+    many = FindCoordinatorRequest(key_type=1, coordinator_keys=["theirs"])
+    describe = DescribeTransactionsRequest(transactional_ids=["theirs"])
+    with Wire(house.host_and_port) as wire:
+        assert say(wire, f"token:{token(role)}").error_code == 0  # type: ignore[attr-defined]
+
+        def codes() -> list[int]:
+            old, new = wire.ask(one, 1), wire.ask(many, 6).coordinators[0]
+            told = wire.ask(describe, 0).transaction_states[0]
+            return [old.error_code, new.error_code, told.error_code]
+
+        denied = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        unknown = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        assert codes() == [denied] * 3
+        if by == "acl":
+            make(house, binding("theirs", role, AclOperation.WRITE, kind=id_of))
+        else:
+            ask(house.data, "grant", target=name, role=role, actions=["produce"])
+        assert codes() == [0, 0, unknown]
+        make(
+            house,
+            binding("theirs", role, AclOperation.DESCRIBE, permission=AclPermissionType.DENY, kind=id_of),
+        )
+        assert codes() == [denied] * 3
+    drop(house, role)
 
 
 # -- two views ------------------------------------------------------------------------------------------------------

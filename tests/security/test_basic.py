@@ -12,7 +12,7 @@ import bcrypt
 import httpx
 import pulsar
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from magnetar.broker.auth.authentication import Authentication, AuthenticationFailed
 from magnetar.broker.auth.basic import Passwords, WrongPassword
@@ -182,6 +182,30 @@ def test_kafkas_clients_say_it_in_kops_way(house: BrokerProcess) -> None:
     producer.produce("by-kafka", b"x", on_delivery=lambda error, _: failed.append(error))
     assert producer.flush(20) == 0
     assert failed == [None]
+
+
+def test_kafkas_clients_say_user_and_password_as_to_kafka(house: BrokerProcess) -> None:
+    # KoP's convention is for passwords that say that they are of it; of others it is nobody's business what is in them.
+    plain = {**kafka(house, "root's"), "sasl.username": "root", "linger.ms": 5}
+    producer = Producer(plain)
+    failed = []
+    for number in range(20_000):
+        producer.produce("by-kafka", b"%d" % number, on_delivery=lambda error, _: failed.append(error))
+        producer.poll(0)
+    assert producer.flush(60) == 0
+    assert failed == [None] * 20_000
+
+
+@pytest.mark.parametrize(("user", "password"), [pair for pair in WRONG if all(pair)])
+def test_who_says_the_wrong_password_to_kafkas_port_is_refused(
+    house: BrokerProcess, user: str, password: str
+) -> None:
+    errors: list[KafkaError] = []
+    producer = Producer({**kafka(house, password), "sasl.username": user, "error_cb": errors.append})
+    while KafkaError._AUTHENTICATION not in {error.code() for error in errors}:
+        producer.poll(0.1)
+    with pytest.raises(KafkaException):
+        producer.list_topics(timeout=1)
 
 
 def test_a_second_connect_while_a_password_is_checked_ends_the_connection(house: BrokerProcess) -> None:

@@ -55,6 +55,8 @@ class Right(StrEnum):
     create_tokens = "CREATE_TOKENS on the user"
     describe_tokens = "DESCRIBE_TOKENS on the user"
     transact = "produce somewhere, or WRITE on the transactional id"
+    find_transaction = "produce somewhere, or DESCRIBE on the transactional id"
+    """To learn which broker has a transaction."""
 
 
 class Subscribed(NamedTuple):
@@ -121,6 +123,7 @@ _ACTIONS = {
 """What gives a right to who was granted any of it."""
 _OF_TOPICS = frozenset({Right.see, Right.see_configs, Right.create_unasked, Right.produce, Right.consume})
 _OF_GROUPS = frozenset({Right.use, Right.see, Right.delete, Right.see_configs, Right.alter_configs})
+_OF_TRANSACTIONS = frozenset({Right.transact, Right.find_transaction})
 _ON_CLUSTER = {
     Right.describe_cluster: Operation.DESCRIBE,
     Right.create_on_cluster: Operation.CREATE,
@@ -135,6 +138,7 @@ _OPERATIONS = {
     Right.see: (Operation.DESCRIBE,),
     Right.produce: (Operation.WRITE,),
     Right.transact: (Operation.WRITE,),
+    Right.find_transaction: (Operation.DESCRIBE,),
     Right.consume: (Operation.READ,),
     Right.use: (Operation.READ,),
     Right.create: (Operation.CREATE,),
@@ -315,7 +319,7 @@ class Authorization:
         if isinstance(of, TokenOwner | TokenId):
             return False
         if isinstance(of, TransactionalId):
-            return right is Right.transact and self._has_somewhere(role, _ACTIONS[Right.produce], None)
+            return right in _OF_TRANSACTIONS and self._has_somewhere(role, _ACTIONS[Right.produce], None)
         if isinstance(of, Tenant):
             if right is Right.administer:
                 return self._administers(role, of.name)

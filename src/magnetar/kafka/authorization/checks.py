@@ -147,6 +147,10 @@ class Checks:
         """WRITE on a transactional id."""
         return self._access.may(Right.transact, TransactionalId(transactional_id))
 
+    def finds_transaction(self, transactional_id: str) -> bool:
+        """DESCRIBE on a transactional id, of which more than where it is nobody is told."""
+        return self._access.may(Right.find_transaction, TransactionalId(transactional_id))
+
     def sees_transaction(self, transactional_id: str) -> bool:
         """DESCRIBE on a transactional id, by an ACL."""
         return self._access.may(Right.see, TransactionalId(transactional_id))

@@ -56,7 +56,7 @@ async def find_coordinator(request: Any, context: RequestContext, checks: Checks
     def allowed(key: str) -> bool:
         if request.key_type == _GROUP:
             return checks.sees_group(key)
-        return request.key_type != _TRANSACTION or checks.transacts(key) or checks.sees_transaction(key)
+        return request.key_type != _TRANSACTION or checks.finds_transaction(key)
 
     code = DENIED if request.key_type == _GROUP else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     if context.api_version < _FIRST_WITH_KEYS:

@@ -65,7 +65,10 @@ async def may_see(transactional_id: str, context: RequestContext, checks: Checks
     return (
         checks.operates()
         or checks.sees_transaction(transactional_id)
-        or await may_write_as(transactional_id, context, checks)
+        or (
+            checks.finds_transaction(transactional_id)  # no ACL forbids it
+            and await may_write_as(transactional_id, context, checks)
+        )
     )
 
 

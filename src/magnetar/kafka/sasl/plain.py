@@ -1,4 +1,7 @@
-"""SASL PLAIN (RFC 4616) in KoP's convention: the user is a tenant, the password a token, or a user with a password."""
+"""SASL PLAIN (RFC 4616): a user and a password, as in Kafka, or KoP's convention.
+
+There the user is a tenant, and the password says by which of Pulsar's methods: a token, or a user with a password.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,12 @@ class PlainExchange:
     async def take(self, said: bytes, address: str) -> bytes:
         """Take user and password; there is nothing to answer."""
         user, password = parse_plain(said)
-        method, proof = _proof_of(password, self._authentication.methods)
+        served = self._authentication.methods
+        if BASIC in served and password.partition(":")[0] not in _FORMS:
+            principal = await self._authentication.prove(BASIC, f"{user}:{password}", address=address)
+            self.proof = Proof(principal, principal.role)
+            return b""
+        method, proof = _proof_of(password, served)
         principal = await self._authentication.prove(method, proof, address=address)
         self.proof = Proof(principal, user, user)
         return b""
