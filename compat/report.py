@@ -87,6 +87,8 @@ ADMIN = f"""What administrators do with Pulsar's own tools, each outcome checked
 SUITES = """The clients' own test suites run against the broker too, each with a list of tests that must pass and an
 account of what does not, and why:
 
+- aiokafka's tests: [allow-list](../compat/suites/aiokafka/allowlist.txt),
+  [findings](../compat/suites/aiokafka/FINDINGS.md)
 - confluent-kafka-python's integration tests: [allow-list](../compat/suites/confluent_python/allowlist.txt),
   [findings](../compat/suites/confluent_python/FINDINGS.md)
 - franz-go's tests: [allow-list](../compat/suites/franz_go/allowlist.txt),
@@ -103,6 +105,8 @@ account of what does not, and why:
   [findings](../compat/suites/pulsar_go/FINDINGS.md)
 - the tests of Pulsar's Python client: [allow-list](../compat/suites/pulsar_python/allowlist.txt),
   [findings](../compat/suites/pulsar_python/FINDINGS.md)
+- the tests of Pulsar's Rust client: [allow-list](../compat/suites/pulsar_rs/allowlist.txt),
+  [findings](../compat/suites/pulsar_rs/FINDINGS.md)
 - rust-rdkafka's integration tests: [allow-list](../compat/suites/rust_rdkafka/allowlist.txt),
   [findings](../compat/suites/rust_rdkafka/FINDINGS.md)
 - Sarama's functional tests: [allow-list](../compat/suites/sarama/allowlist.txt),

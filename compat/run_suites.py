@@ -14,6 +14,8 @@
     compat/run_suites.py --magnetar --suite kafkajs --source DIR        a checkout of kafkajs
     compat/run_suites.py --magnetar --suite rust-rdkafka --source DIR   a checkout of rust-rdkafka
     compat/run_suites.py --magnetar --suite sarama --source DIR         a checkout of Sarama
+    compat/run_suites.py --magnetar --suite aiokafka --source DIR       a checkout of aiokafka
+    compat/run_suites.py --magnetar --suite pulsar-rs --source DIR      a checkout of pulsar-rs
     compat/run_suites.py --bootstrap HOST:PORT --suite librdkafka --source DIR --all
     ... --test 0012_produce_consume
 
@@ -37,6 +39,7 @@ from types import ModuleType
 from halves import PEERS
 from places import PLACES
 from run import HERE
+from suites.aiokafka import suite as aiokafka
 from suites.confluent_python import suite as confluent_python
 from suites.franz_go import suite as franz_go
 from suites.kafka_go import suite as kafka_go
@@ -45,11 +48,13 @@ from suites.kafkajs import suite as kafkajs
 from suites.librdkafka import suite as librdkafka
 from suites.pulsar_go import suite as pulsar_go
 from suites.pulsar_python import suite as pulsar_python
+from suites.pulsar_rs import suite as pulsar_rs
 from suites.rust_rdkafka import suite as rust_rdkafka
 from suites.sarama import suite as sarama
 from versions import version
 
 SUITES: dict[str, ModuleType] = {
+    "aiokafka": aiokafka,
     "confluent-python": confluent_python,
     "franz-go": franz_go,
     "kafka-go": kafka_go,
@@ -58,6 +63,7 @@ SUITES: dict[str, ModuleType] = {
     "librdkafka": librdkafka,
     "pulsar-go": pulsar_go,
     "pulsar-python": pulsar_python,
+    "pulsar-rs": pulsar_rs,
     "rust-rdkafka": rust_rdkafka,
     "sarama": sarama,
 }

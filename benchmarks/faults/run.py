@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import random
 import subprocess
@@ -56,6 +57,12 @@ PATIENCE_S = 120.0
 """What has not come within so many seconds of the end is lost; who stands still for longer before that is told of."""
 STUCK_S = 600.0
 """All streams must go on within so many seconds, or that is a violation."""
+FROZEN_S = 2 * STUCK_S
+"""After so many within one fault all of this process stands still, and is ended with what its threads do.
+
+librdkafka 2.16 takes the locks of a partition and of the client in either order (`rd_kafka_broker_fail`, and
+`rd_kafka_toppar_handle_OffsetForLeaderEpoch`), and whoever asks such a client for its assignment waits with Python's lock.
+"""
 
 
 class Run:
@@ -95,7 +102,9 @@ class Run:
             while time.monotonic() - began < self._seconds or round_ or not self._done:
                 if not round_:
                     round_ = dice.sample(faults, len(faults))
+                faulthandler.dump_traceback_later(FROZEN_S, exit=True)
                 self._hurt(round_.pop(), dice, began)
+            faulthandler.cancel_dump_traceback_later()
             lasted = time.monotonic() - began
             self._end()
             self._check()

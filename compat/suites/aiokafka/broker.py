@@ -1,6 +1,6 @@
 """A broker for aiokafka's suite, which says at which ports and with which certificates: see `stand_in`.
 
-    python -m suites.aiokafka.broker magnetar|kafka JSON       in compat's directory; it ends with its standard input
+python -m suites.aiokafka.broker magnetar|kafka JSON       in compat's directory; it ends with its standard input
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from broker import standalone
+
 from suites.kafka_served import AUTHORIZER
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-import bcrypt  # noqa: E402
+import bcrypt
 
-from benchmarks.peers.kafka import Kafka  # noqa: E402
+from benchmarks.peers.kafka import Kafka
 
 USERS = ("admin", "test", "test2")  # each is its own password
 PORTS = {
@@ -28,7 +29,7 @@ PORTS = {
     "SASL_PLAINTEXT": "ADVERTISED_SASL_PLAINTEXT_PORT",
     "SASL_SSL": "ADVERTISED_SASL_SSL_PORT",
 }
-STORE_PASSWORD = "abcdefgh"  # noqa: S105 - the suite's own
+STORE_PASSWORD = "abcdefgh"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
@@ -41,6 +42,7 @@ def settings(asked: Mapping[str, str]) -> list[str]:
         f"num.partitions={asked['NUM_PARTITIONS']}",
         f"listeners={listeners}",
         "auto.create.topics.enable=true",
+        "group.initial.rebalance.delay.ms=0",  # as in Kafka's own file of settings; tests wait for two seconds
         f"ssl.keystore.location={certificates / 'br_server.keystore.jks'}",
         f"ssl.truststore.location={certificates / 'br_server.truststore.jks'}",
         "ssl.keystore.type=PKCS12",
@@ -100,10 +102,10 @@ def kafka(asked: Mapping[str, str], directory: Path) -> Iterator[None]:
 def main() -> None:
     """Serve until nobody is there who wants it."""
     kind, asked = sys.argv[1], json.loads(sys.argv[2])
-    with tempfile.TemporaryDirectory(prefix="aiokafka-") as directory:
-        with (magnetar if kind == "magnetar" else kafka)(asked, Path(directory)):
-            print("ready", flush=True)
-            sys.stdin.read()
+    start = magnetar if kind == "magnetar" else kafka
+    with tempfile.TemporaryDirectory(prefix="aiokafka-") as directory, start(asked, Path(directory)):
+        print("ready", flush=True)
+        sys.stdin.read()
 
 
 if __name__ == "__main__":

@@ -22,7 +22,10 @@ class Container:
         if environment:
             (certificates,) = volumes
             self._address = f"127.0.0.1:{environment['ADVERTISED_PORT']}"
-            command = [*shlex.split(os.environ["MAGNETAR_SUITE"]), json.dumps({**environment, "SSL": certificates})]
+            command = [
+                *shlex.split(os.environ["MAGNETAR_SUITE"]),
+                json.dumps({**environment, "SSL": certificates}),
+            ]
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
             )
@@ -44,7 +47,9 @@ class Container:
             skips = word in KEPT  # where ZooKeeper is stands behind it
         for part in _one_by_one(arguments):
             tools = shlex.split(os.environ["MAGNETAR_SUITE_TOOLS"])
-            done = subprocess.run([*tools, tool, "--bootstrap-server", self._address, *part], capture_output=True)
+            done = subprocess.run(
+                [*tools, tool, "--bootstrap-server", self._address, *part], capture_output=True
+            )
             if done.returncode:
                 break
         return done.returncode, done.stdout + done.stderr
