@@ -61,7 +61,7 @@ FROZEN_S = 2 * STUCK_S
 """After so many within one fault all of this process stands still, and is ended with what its threads do.
 
 librdkafka 2.16 takes the locks of a partition and of the client in either order (`rd_kafka_broker_fail`, and
-`rd_kafka_toppar_handle_OffsetForLeaderEpoch`), and whoever asks such a client for its assignment waits with Python's lock.
+`rd_kafka_toppar_handle_OffsetForLeaderEpoch`); whoever asks such a client for its assignment waits with Python's lock.
 """
 
 
