@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from itertools import count
+from typing import Any
 
 from magnetar.wire.pulsar.pulsar_pb2 import (
     BaseCommand,
@@ -63,6 +64,7 @@ class Client(Raw):
         asked.newTxn.request_id = next(self._ids)
         asked.newTxn.txn_ttl_millis, asked.newTxn.tc_id = timeout_ms, coordinator
         said = self.answered(asked).newTxnResponse
+        assert said.txnid_most_bits == coordinator, "Pulsar's client in Java finds by it who asked"
         _check(said)
         return said.txnid_most_bits, said.txnid_least_bits
 
@@ -71,7 +73,7 @@ class Client(Raw):
         asked.addPartitionToTxn.request_id = next(self._ids)
         asked.addPartitionToTxn.txnid_most_bits, asked.addPartitionToTxn.txnid_least_bits = txn
         asked.addPartitionToTxn.partitions.extend(topics)
-        _check(self.answered(asked).addPartitionToTxnResponse)
+        _check_of(txn, self.answered(asked).addPartitionToTxnResponse)
 
     def add_subscription(self, txn: Txn, topic: str, *subscriptions: str) -> None:
         """Add those, or one, to a transaction."""
@@ -80,14 +82,14 @@ class Client(Raw):
         asked.addSubscriptionToTxn.txnid_most_bits, asked.addSubscriptionToTxn.txnid_least_bits = txn
         for each in subscriptions or ("s",):
             asked.addSubscriptionToTxn.subscription.add(topic=topic, subscription=each)
-        _check(self.answered(asked).addSubscriptionToTxnResponse)
+        _check_of(txn, self.answered(asked).addSubscriptionToTxnResponse)
 
     def end(self, txn: Txn, *, commit: bool = True) -> None:
         asked = BaseCommand(type=BaseCommand.END_TXN)
         asked.endTxn.request_id = next(self._ids)
         asked.endTxn.txnid_most_bits, asked.endTxn.txnid_least_bits = txn
         asked.endTxn.txn_action = TxnAction.COMMIT if commit else TxnAction.ABORT
-        _check(self.answered(asked).endTxnResponse)
+        _check_of(txn, self.answered(asked).endTxnResponse)
 
     # -- messages
 
@@ -252,6 +254,11 @@ def _values(data: bytes) -> tuple[list[tuple[int, bytes]], bool]:
         at = end + single.payload_size
         found.append((number, data[end:at]))
     return found, True
+
+
+def _check_of(txn: Txn, said: Any) -> None:
+    assert (said.txnid_most_bits, said.txnid_least_bits) == txn
+    _check(said)
 
 
 def _check(said: object) -> None:

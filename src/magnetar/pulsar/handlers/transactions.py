@@ -162,6 +162,9 @@ def refusal(answer_type: BaseCommand.Type, field: str) -> Refusal:
         if hasattr(command, "txnid_most_bits"):
             body.txnid_most_bits = command.txnid_most_bits
             body.txnid_least_bits = command.txnid_least_bits
+        elif answer_type == BaseCommand.NEW_TXN_RESPONSE:
+            # By this Pulsar's client in Java finds who asked; who does not hear of it waits, and looks nowhere else.
+            body.txnid_most_bits = command.tc_id
         return answer
 
     return refused
