@@ -1,9 +1,10 @@
-"""Waiting in turns of the event loop, for what tells nobody that it has come."""
+"""Turns of the event loop: waiting in them for what tells nobody that it has come, and counting those of others."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 IN_TIME = 10_000
 
@@ -15,3 +16,26 @@ async def until(holds: Callable[[], bool]) -> None:
             return
         await asyncio.sleep(0)
     raise AssertionError("it never came to that")
+
+
+class Turns:
+    """How many somebody else has had."""
+
+    count = 0
+
+    async def take(self) -> None:
+        """Take one whenever there is one."""
+        while True:
+            self.count += 1
+            await asyncio.sleep(0)
+
+
+@contextmanager
+def of_others() -> Iterator[Turns]:
+    """Count the turns that somebody else has meanwhile."""
+    turns = Turns()
+    taking = asyncio.ensure_future(turns.take())
+    try:
+        yield turns
+    finally:
+        taking.cancel()

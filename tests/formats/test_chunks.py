@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import pickle
 import random
 from dataclasses import replace
@@ -25,6 +24,7 @@ from magnetar.records.pulsar_compression import compress_payload
 from magnetar.records.pulsar_metadata import Compression, MessageMetadata
 from tests.admin.house import House
 from tests.formats.test_bad_input import NOW, send
+from tests.turns import of_others
 
 MOST = 3000
 
@@ -247,16 +247,7 @@ async def test_many_parts_leave_others_their_turn() -> None:
     entries = [StoredEntry(1, number, number, memoryview(b"")) for number in range(1500)]
     parts = [ConvertedPart(batch, 1, len(batch))] * len(entries)
     log = cast(ManagedLedger, SimpleNamespace(log_start_offset=0))
-    turns = 0
-
-    async def others() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    waiting = asyncio.create_task(others())
-    found = await ChunkedMessages(log, MOST).batches(0, entries, parts, 1 << 30)
-    waiting.cancel()
+    with of_others() as turns:
+        found = await ChunkedMessages(log, MOST).batches(0, entries, parts, 1 << 30)
     assert len(found) == len(entries)
-    assert turns >= 5
+    assert turns.count >= 5

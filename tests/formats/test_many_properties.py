@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from typing import Any, cast
 
@@ -26,6 +25,7 @@ from magnetar.records.pulsar_metadata import (
 )
 from magnetar.records.pulsar_plain import framed_message
 from magnetar.records.varint import encode_unsigned
+from tests.turns import of_others
 
 NOW = 1_790_000_000_000
 HURRIED: dict[str, Any] = {"hurried": True, "max_unpacked": 64 << 10}
@@ -112,18 +112,9 @@ async def test_metadata_of_a_time_without_bounds_are_read_in_a_thread(
 
 async def test_a_log_is_read_for_its_producers_with_turns_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(looking, "TURN_S", -1.0)
-    turns = 0
-
-    async def others() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    task = asyncio.ensure_future(others())
-    await producer_log.load(cast(Any, Stored([alone(1, number) for number in range(50)])))
-    task.cancel()
-    assert turns >= 50
+    with of_others() as turns:
+        await producer_log.load(cast(Any, Stored([alone(1, number) for number in range(50)])))
+    assert turns.count >= 50
 
 
 @given(st.lists(st.tuples(st.binary(max_size=300), st.binary(max_size=300)), max_size=5), st.booleans())

@@ -54,6 +54,7 @@ from magnetar.wire.pulsar.pulsar_pb2 import MessageMetadata
 from tests.ledger.cursors import mark_of
 from tests.ledger.entries import prepared
 from tests.pulsar.raw import entry
+from tests.turns import of_others
 
 KEY_SHARED = {"key_shared": Division.RING, "key_halved": Division.HALVES}
 KINDS = ("exclusive", "shared", *KEY_SHARED)
@@ -316,18 +317,9 @@ async def test_to_convert_many_batches_of_kafkas_gives_others_their_turn(
     monkeypatch.setattr(deliveries, "_foreign", slowly)
     monkeypatch.setattr(deliveries, "unpacked_bytes", len)
     foreign = [StoredEntry(1, number, number, bytes(64)) for number in range(50)]
-    turns = 0
-
-    async def others() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    other = asyncio.create_task(others())
-    assert len(await Deliveries(0).deliveries(foreign)) == 50
-    other.cancel()
-    assert turns >= 40
+    with of_others() as turns:
+        assert len(await Deliveries(0).deliveries(foreign)) == 50
+    assert turns.count >= 40
 
 
 async def test_messages_wait_for_their_time_and_others_pass_them() -> None:

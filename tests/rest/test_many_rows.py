@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine
 from types import ModuleType, SimpleNamespace
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -14,8 +13,8 @@ from hypothesis import strategies as st
 
 from magnetar.broker import slices
 from magnetar.pulsar.rest import app, non_persistent, stats, topics
+from tests.turns import of_others
 
-T = TypeVar("T")
 PARTITIONS = 50
 _KEYS = st.text() | st.integers()
 JSON = st.recursive(
@@ -30,16 +29,6 @@ def a_turn_after_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slices, "SLICE_S", -1.0)
 
 
-async def turns_of_others(work: Coroutine[Any, Any, T]) -> tuple[int, T]:
-    """Return how often somebody else had a turn of the loop meanwhile, and what came of the work."""
-    doing = asyncio.ensure_future(work)
-    turns = 0
-    while not doing.done():
-        turns += 1
-        await asyncio.sleep(0)
-    return turns, await doing
-
-
 @given(answer=JSON)
 def test_what_is_written_in_slices_is_what_json_writes(answer: Any) -> None:
     assert asyncio.run(app._written(answer)) == json.dumps(answer, separators=(",", ":"))
@@ -50,8 +39,9 @@ def test_what_is_written_in_slices_is_what_json_writes(answer: Any) -> None:
 )
 @pytest.mark.parametrize("rows", [[1] * PARTITIONS, {str(number): 1 for number in range(PARTITIONS)}])
 async def test_many_rows_are_written_in_turns(rows: Any, within: Any) -> None:
-    turns, text = await turns_of_others(app._written(within(rows)))
-    assert turns >= PARTITIONS
+    with of_others() as turns:
+        text = await app._written(within(rows))
+    assert turns.count >= PARTITIONS
     assert json.loads(text) == within(rows)
 
 
@@ -68,9 +58,10 @@ async def test_stats_of_many_partitions_are_found_in_turns(
     monkeypatch.setattr(kind, "topic_stats", lambda topic: row)
     monkeypatch.setattr(kind, "as_asked", lambda ask, found: found)
     ask = cast(Any, SimpleNamespace(flag=lambda name, default=False: default))
-    turns, found = await turns_of_others(kind.partitioned_stats(ask))
+    with of_others() as turns:
+        found = await kind.partitioned_stats(ask)
     # Those of the rows, of their names, of their subscriptions, and of what these have.
-    assert turns >= 4 * PARTITIONS
+    assert turns.count >= 4 * PARTITIONS
     assert (found["msgInCounter"], len(found["publishers"])) == (2 * PARTITIONS, PARTITIONS)
     assert found["subscriptions"] == {"s": {"msgBacklog": 3 * PARTITIONS}}
     assert len(found["partitions"]) == PARTITIONS

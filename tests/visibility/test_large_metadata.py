@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -30,6 +29,7 @@ from magnetar.wire.kafka.messages.list_offsets_request import (
 )
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand
 from tests.pulsar import raw
+from tests.turns import of_others
 from tests.visibility.conftest import TOPIC, House, soon
 
 NAME = f"persistent://public/default/{TOPIC}"
@@ -113,24 +113,15 @@ async def test_many_entries_are_looked_at_with_turns_for_others(
     look: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(looking, "TURN_S", -1.0)
-    turns = 0
-
-    async def others() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    task = asyncio.ensure_future(others())
     wanted: Callable[[StoredEntry], bool] = lambda entry: entry.entry_id == 49  # noqa: E731
     some = [stored(number) for number in range(100)]
-    if look == "each":
-        assert [number async for (_, number, *_), _ in each_looked_at(some, wanted)] == list(range(100))
-    else:
-        assert await first_wanted(some, wanted) is some[49]
-        assert await first_wanted(some, lambda entry: False) is None
-    task.cancel()
-    assert turns >= 49
+    with of_others() as turns:
+        if look == "each":
+            assert [number async for (_, number, *_), _ in each_looked_at(some, wanted)] == list(range(100))
+        else:
+            assert await first_wanted(some, wanted) is some[49]
+            assert await first_wanted(some, lambda entry: False) is None
+    assert turns.count >= 49
 
 
 @pytest.mark.parametrize("properties", [1, PROPERTIES], ids=["small", "large"])
@@ -153,20 +144,11 @@ async def test_what_was_aborted_is_found_in_threads_and_turns(
     kept.end(mine.producer_id, 40, committed=False)
     kept.end(other.producer_id, 41, committed=True)
     kept.stable(42)
-    turns = 0
-
-    async def others() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    task = asyncio.ensure_future(others())
     threads = Threads(monkeypatch)
     log = SimpleNamespace(transactions=kept)
-    assert await aborted_among(log, found) == set(range(0, 40, 3))  # type: ignore[arg-type]
-    task.cancel()
-    assert turns >= 39
+    with of_others() as turns:
+        assert await aborted_among(log, found) == set(range(0, 40, 3))  # type: ignore[arg-type]
+    assert turns.count >= 39
     if properties == PROPERTIES:
         threads.check()
 

@@ -6,10 +6,7 @@ ours in their place.
 
 from __future__ import annotations
 
-import os
-import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -18,6 +15,8 @@ from pathlib import Path
 
 from broker import standalone
 from run import HOME
+
+from suites.cargo_runs import CargoRun
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
@@ -60,24 +59,5 @@ def run(source: Path, bootstrap: str, tests: Sequence[str]) -> Iterator[tuple[st
         for scheme, place in PLACES.items():
             text = text.replace(place, found[scheme])
         file.write_text(text)
-    environment = {**os.environ, "CARGO_TARGET_DIR": str(HOME / "pulsar-rs-target")}
-    command = ["cargo", "test", "--lib"]
-    subprocess.run(
-        [*command, "--no-run"],
-        cwd=copy,
-        env=environment,
-        capture_output=True,
-        timeout=BUILD_SECONDS,
-        check=True,
-    )
-    done = subprocess.run(
-        [*command, "--", "--test-threads=2", "--exact", *tests],
-        cwd=copy, env=environment, capture_output=True, text=True, timeout=SUITE_SECONDS, check=False,
-    )  # fmt: skip
-    ends = {"ok": "passed", "FAILED": "failed", "ignored": "skipped"}
-    # What a test logs may stand between its name and its end.
-    failed = set(re.findall(r"^    (\S+)$", done.stdout.rpartition("failures:")[2], re.MULTILINE))
-    for test, end in re.findall(r"^test (\S+) \.\.\.(?: (ok|FAILED|ignored))?", done.stdout, re.MULTILINE):
-        outcome = ends[end] if end else "failed" if test in failed else "passed"
-        why = re.search(rf"^thread '{test}'.*\n(.*)", done.stdout, re.MULTILINE)
-        yield test, outcome, why[1] if why and outcome == "failed" else ""
+    suite = CargoRun(copy, HOME / "pulsar-rs-target", BUILD_SECONDS, SUITE_SECONDS)
+    return suite.outcomes(["--lib"], tests, ["--test-threads=2"])

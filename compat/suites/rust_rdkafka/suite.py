@@ -6,7 +6,6 @@ gets ours in its place, and librdkafka as the crate ``rdkafka-sys`` brings it: a
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from run import HOME
 
+from suites.cargo_runs import CargoRun
 from suites.kafka_served import KINDS as KINDS
 from suites.kafka_served import served
 
@@ -55,32 +55,14 @@ def run(source: Path, bootstrap: str, tests: Sequence[str]) -> Iterator[tuple[st
 def _program(
     copy: Path, bootstrap: str, program: str, chosen: Sequence[str]
 ) -> Iterator[tuple[str, str, str]]:
-    environment = {
-        **os.environ,
-        "KAFKA_HOST": bootstrap,
-        "CARGO_TARGET_DIR": str(HOME / "rust-rdkafka-target"),
-    }
-    command = ["cargo", "test", "--features", "cmake-build", "--test", program]
-    subprocess.run(
-        [*command, "--no-run"],
-        cwd=copy,
-        env=environment,
-        capture_output=True,
-        timeout=BUILD_SECONDS,
-        check=True,
+    suite = CargoRun(
+        copy, HOME / "rust-rdkafka-target", BUILD_SECONDS, PROGRAM_SECONDS, {"KAFKA_HOST": bootstrap}
     )
     try:
-        done = subprocess.run(
-            [*command, "--", "--exact", *chosen],
-            cwd=copy, env=environment, capture_output=True, text=True, timeout=PROGRAM_SECONDS, check=False,
-        )  # fmt: skip
+        for test, outcome, why in suite.outcomes(["--features", "cmake-build", "--test", program], chosen):
+            yield f"{program}::{test}", outcome, why
     except subprocess.TimeoutExpired as late:
         yield f"{program}::", "late", (late.stdout or b"").decode(errors="replace")[-400:]
-        return
-    ends = {"ok": "passed", "FAILED": "failed", "ignored": "skipped"}
-    for test, end in re.findall(r"^test (\S+) \.\.\. (ok|FAILED|ignored)", done.stdout, re.MULTILINE):
-        why = re.search(rf"^thread '{test}'.*\n(.*)", done.stdout, re.MULTILINE)
-        yield f"{program}::{test}", ends[end], why[1] if why and end == "FAILED" else ""
 
 
 def _change(file: Path, old: str, new: str) -> None:

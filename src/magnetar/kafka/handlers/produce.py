@@ -128,10 +128,7 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
             row.base_offset, row.log_append_time_ms, done = produced
             row.log_start_offset = partition.log.log_start_offset
             if done is not None:
-                if is_single:
-                    waiting[done] = rows
-                else:
-                    waiting.setdefault(done, []).append(row)
+                waiting.setdefault(done, []).append(row)
         topics.append(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
         )

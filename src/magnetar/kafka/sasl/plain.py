@@ -29,14 +29,9 @@ class PlainExchange:
     async def take(self, said: bytes, address: str) -> bytes:
         """Take user and password; there is nothing to answer."""
         user, password = parse_plain(said)
-        served = self._authentication.methods
-        if BASIC in served and password.partition(":")[0] not in _FORMS:
-            principal = await self._authentication.prove(BASIC, f"{user}:{password}", address=address)
-            self.proof = Proof(principal, principal.role)
-            return b""
-        method, proof = _proof_of(password, served)
+        method, proof, home = _proof_of(user, password, self._authentication.methods)
         principal = await self._authentication.prove(method, proof, address=address)
-        self.proof = Proof(principal, user, user)
+        self.proof = Proof(principal, home or principal.role, home)
         return b""
 
 
@@ -60,9 +55,13 @@ def parse_plain(said: bytes) -> tuple[str, str]:
     return user, password
 
 
-def _proof_of(password: str, served: Collection[str]) -> tuple[str, str]:
+def _proof_of(user: str, password: str, served: Collection[str]) -> tuple[str, str, str]:
+    """Return the method of authentication, what is shown by it, and the tenant, which only KoP's convention names."""
     method, separator, proof = password.partition(":")
-    if method not in _FORMS or method not in served or not separator:
-        forms = [form for each, form in _FORMS.items() if each in served] or [_FORMS[TOKEN]]
-        raise AuthenticationFailed(f"Authentication failed: the password must be {' or '.join(forms)}")
-    return method, proof
+    if separator and method in _FORMS:
+        if method in served:
+            return method, proof, user
+    elif BASIC in served:
+        return BASIC, f"{user}:{password}", ""
+    forms = [form for each, form in _FORMS.items() if each in served] or [_FORMS[TOKEN]]
+    raise AuthenticationFailed(f"Authentication failed: the password must be {' or '.join(forms)}")
