@@ -21,4 +21,4 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def whole_cluster(request: pytest.FixtureRequest) -> None:
     """Have every test, and the second try of one, begin with bookies that are there, whatever was before."""
     if "cluster" in request.fixturenames:
-        request.getfixturevalue("cluster").await_bookies()
+        request.getfixturevalue("cluster").mend()

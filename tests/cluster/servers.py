@@ -284,6 +284,13 @@ class Cluster:
             each.start()
         self.await_bookies()
 
+    def mend(self) -> None:
+        """Have all bookies, whatever became of them: a test that failed amid a fault may have left some killed."""
+        for each in self.bookies:
+            if each.has_ended:
+                each.start()
+        self.await_bookies()
+
     def await_bookies(self) -> None:
         """Wait until all bookies that run are there for clients, which is later than that they listen.
 

@@ -215,3 +215,11 @@ async def test_a_ledger_that_is_gone_is_said_with_its_name(house: BookKeeperHous
 def test_its_servers_begin_with_archives_of_their_classes(cluster: Cluster) -> None:
     for each in (cluster.zookeeper, *cluster.bookies):
         assert "/class-archives/cluster-" in Path(f"/proc/{each.pid}/maps").read_text(), each.name
+
+
+def test_servers_that_a_failed_test_left_killed_are_there_for_the_next(cluster: Cluster) -> None:
+    """Else that one says nothing by its failure, nor does the second try of the first."""
+    cluster.bookies[0].kill()
+    cluster.bookies[1].end()
+    cluster.mend()
+    assert [each for each in cluster.bookies if each.has_ended] == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 
 import pytest
 
@@ -76,13 +76,19 @@ async def settled(log: ManagedLedger, ledgers: int) -> None:
     raise AssertionError(f"not {ledgers} sealed ledgers: {log.ledgers()}")
 
 
-async def append_when_there_is_room(log: ManagedLedger, value: bytes) -> Pending:
+async def append_when_there_is_room(
+    log: ManagedLedger, value: bytes, within: Callable[[], AbstractContextManager[object]] = nullcontext
+) -> Pending:
     """Append one more, durably: that bookies are back, who could not write to them learns a moment later."""
     while True:
         try:
-            return await append_durably(log, value)
+            with within():
+                pending = append(log, value)
+            await pending.settled()
         except StorageFull:
             await asyncio.sleep(0.02)
+        else:
+            return pending
 
 
 class ManagedLedgerContract:
@@ -590,11 +596,9 @@ class ManagedLedgerContract:
         assert other.log_end_offset == 1
         assert len(await read_all(log)) == 1
         make_room()
-        with house.engine.gathering():
-            again = append(log, b"again")
-        await again.settled()
+        again = await append_when_there_is_room(log, b"again", house.engine.gathering)
         assert again.base_offset == 1
-        assert (await append_durably(durable, b"again")).base_offset == 1
+        assert (await append_when_there_is_room(durable, b"again")).base_offset == 1
         await house.reopen()
         for name in (NAME, "durable"):
             log = await house.open(name)
