@@ -747,6 +747,25 @@ def test_who_may_write_as_a_transactional_id_finds_it_unless_that_is_forbidden(
     drop(house, role)
 
 
+def test_share_coordinators_are_for_who_may_act_for_the_cluster(house: BrokerProcess) -> None:
+    key = f"group:{'A' * 22}:0"
+    ask_for = FindCoordinatorRequest(key_type=2, coordinator_keys=[key, "nonsense"])
+    with Wire(house.host_and_port) as wire:
+        assert say(wire, f"token:{token('sina')}").error_code == 0  # type: ignore[attr-defined]
+
+        def codes(version: int = 6) -> dict[str, int]:
+            return {each.key: each.error_code for each in wire.ask(ask_for, version).coordinators}
+
+        assert set(codes().values()) == {ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
+        make(
+            house,
+            binding("kafka-cluster", "sina", AclOperation.CLUSTER_ACTION, kind=ResourceType.BROKER),
+        )
+        assert codes() == {key: 0, "nonsense": ErrorCode.INVALID_REQUEST}
+        assert set(codes(5).values()) == {ErrorCode.INVALID_REQUEST}, "its version knows no such kind"
+    drop(house, "sina")
+
+
 # -- two views ------------------------------------------------------------------------------------------------------
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 DENIED = ErrorCode.GROUP_AUTHORIZATION_FAILED
 MESSAGE = "Group authorization failed."
-_GROUP, _TRANSACTION = 0, 1
+_GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _FIRST_WITH_GROUPS = 8
 _FIRST_WITH_GROUP_ERROR = 2
 _FIRST_WITH_KEYS = 4
@@ -51,14 +51,19 @@ _FIRST_WITHOUT_PROTOCOL = 7
 
 
 async def find_coordinator(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
-    """DESCRIBE on each group or transactional id."""
+    """DESCRIBE on each group or transactional id; for share coordinators, as brokers ask, CLUSTER_ACTION."""
 
-    def allowed(key: str) -> bool:
-        if request.key_type == _GROUP:
-            return checks.sees_group(key)
-        return request.key_type != _TRANSACTION or checks.finds_transaction(key)
+    def anything(key: str) -> bool:
+        return True
 
-    code = DENIED if request.key_type == _GROUP else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    allowed, code = {
+        _GROUP: (checks.sees_group, DENIED),
+        _TRANSACTION: (checks.finds_transaction, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        _SHARE: (
+            lambda key: checks.on_cluster(Right.act_for_cluster),
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ),
+    }.get(request.key_type, (anything, ErrorCode.NONE))
     if context.api_version < _FIRST_WITH_KEYS:
         response = await answer(request, context)
         if not allowed(request.key):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _SHARE_KEY = re.compile(r".+:[A-Za-z0-9_-]{22}:\d{1,10}", re.ASCII | re.DOTALL)
 _FIRST_WITH_KEYS = 4
+_FIRST_WITH_SHARES = 6
 
 
 async def find_coordinator(
@@ -44,7 +45,7 @@ async def find_coordinator(
 
 async def _found(key: str, key_type: int, context: RequestContext) -> Coordinator:
     if key_type not in (_GROUP, _TRANSACTION, _SHARE) or (
-        key_type == _SHARE and not _SHARE_KEY.fullmatch(key)
+        key_type == _SHARE and (context.api_version < _FIRST_WITH_SHARES or not _SHARE_KEY.fullmatch(key))
     ):
         message = f"no coordinator for such keys of type {key_type}"
         return Coordinator(

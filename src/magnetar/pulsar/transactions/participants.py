@@ -104,7 +104,8 @@ class TopicParticipants:
     async def begin(self, txn: TxnId, where: TxnPartition) -> None:
         """Have a partition take what a transaction writes, before it does. There need be no such topic.
 
-        Raises what opening it raises, or ``BrokerError`` if nobody can be asked for it.
+        One that is just being closed, or on its way to another broker, is asked again: clients take a refusal for the
+        transaction's end. Raises what opening it raises, or ``BrokerError`` if nobody can be asked for it.
         """
         topic = self._broker.get(where.topic)
         if topic is None or where.partition >= topic.partitions:
@@ -120,7 +121,7 @@ class TopicParticipants:
                 return
             except TopicNotFound:
                 return
-            except BrokerError:
+            except (BrokerError, LedgerError, MetadataError):
                 if asyncio.get_running_loop().time() >= until_s:
                     raise
             await asyncio.sleep(_AGAIN_S)
