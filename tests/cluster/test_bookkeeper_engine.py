@@ -33,6 +33,7 @@ class BookKeeperHouse(House):
     """Engines on one cluster, each house with metadata of its own below another root."""
 
     metadata: MetadataStore
+    may_take_what_it_had_no_room_for = True
 
     def __init__(self, cluster: Cluster, root: str = "") -> None:
         self.cluster = cluster

@@ -38,7 +38,10 @@ def test_letters_go_to_whichever_worker_leads_the_queue_also_when_one_is_killed(
         for number in itertools.count():  # where a topic lies is by its name
             queue = f"dlq.work{number}"
             make_queue(address, queue, PARTITIONS)
-            until(lambda queue=queue: min(house.leaders(queue).values()) >= 0, lambda: house.leaders("work"))  # type: ignore[misc]
+            until(
+                lambda queue=queue: min(house.leaders(queue).values(), default=-1) >= 0,
+                lambda: house.leaders("work"),
+            )  # type: ignore[misc]
             here, there = house.leaders("work"), house.leaders(queue)
             if {here[at] == there[at] for at in range(SOURCES)} == {True, False}:
                 break
