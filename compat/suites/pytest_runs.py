@@ -27,7 +27,7 @@ class PytestRun:
     def outcomes(self, tests: Sequence[str]) -> Iterator[tuple[str, str, str]]:
         """Give (test, passed | failed | skipped | error, why) for each of ``tests``, names in ``folder``."""
         limits = f"--timeout={self.test_seconds}", "--timeout-method=signal"
-        shown = "-rA", "--tb=line"
+        shown = "-rA", "--no-fold-skipped", "--tb=line"
         chosen = [self.folder + test for test in tests]
         done = subprocess.run(
             [str(self.python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *limits, *shown, *self.options, *chosen],

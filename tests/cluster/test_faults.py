@@ -64,12 +64,17 @@ def test_a_line_finds_what_is_lost_doubled_or_out_of_order() -> None:
     assert book.violations == []
     line.receive("reader", 1, 3)
     line.receive("reader", 5, 5)
+    line.acknowledge(5, 5)
+    line.acknowledge(4, None)  # as the client concluded from 5
+    line.acknowledge(3, 3)
     line.acknowledge(4, 4)
     found = [each.partition(": ")[2] for each in book.violations]
     assert [each.rpartition(": ")[2] for each in found] == [
         "it is there twice",
         "a gap",
-        "number 4 is acknowledged after 2",
+        "number 3 is acknowledged after 5",
+        "number 4 is acknowledged twice",
+        "number 4 is acknowledged after 5",
     ]
 
 
