@@ -14,7 +14,7 @@ from suites.kafka_served import AUTHORIZER, served
 from suites.kafka_served import KINDS as KINDS
 
 BROKER_VERSION = "4.4.0"
-SETTINGS = ("num.partitions=4", *AUTHORIZER)
+SETTINGS = ("num.partitions=4", "group.share.min.record.lock.duration.ms=1000", *AUTHORIZER)
 TEST_SECONDS = 300
 SHARE_TEST_SECONDS = 900
 """One program each, with dozens of tests of share consumers in it."""
