@@ -205,6 +205,15 @@ def test_members_that_cannot_be(share_broker: BrokerProcess) -> None:
         assert [each.error_code for each in found] == [E.INVALID_REQUEST, E.NONE]
 
 
+def test_who_wants_no_byte_gets_no_record(share_broker: BrokerProcess) -> None:
+    with Wire(share_broker.host_and_port) as wire:
+        asking = Asking(wire, "no-bytes")
+        asking.beat()
+        assert given(asking.fetch(0, max_bytes=0)) == []
+        assert given(asking.fetch(1, max_bytes=-1)) == []
+        assert given(asking.fetch(2, max_bytes=1)) == [(0, 9, 1)], "at least one batch"
+
+
 def test_sessions_and_acknowledgements(share_broker: BrokerProcess) -> None:
     with Wire(share_broker.host_and_port) as wire:
         asking = Asking(wire, "sessions")

@@ -198,6 +198,8 @@ class _Fetching:
 
     async def _take_all(self) -> None:
         request = self._request
+        if request.max_bytes <= 0:
+            return  # as from Kafka, whatever max_records says: who wants no byte waits, and gets no record
         most = min(
             request.max_bytes, _MAX_ANSWER_BYTES, max(self._context.kafka.broker.memory.room_bytes, _MIN_ROOM)
         )
