@@ -27,14 +27,16 @@ class CargoRun:
     ) -> Iterator[tuple[str, str, str]]:
         """Give (test, passed | failed | skipped, why); ``arguments`` are cargo's, ``options`` the program's.
 
-        Raises ``TimeoutExpired`` if the tests do not end.
+        Raises ``TimeoutExpired`` if the tests do not end, ``RuntimeError`` with what cargo says if they are not built.
         """
         command = ["cargo", "test", *arguments]
         environment = {**os.environ, **self.environment, "CARGO_TARGET_DIR": str(self.target)}
-        subprocess.run(
+        built = subprocess.run(
             [*command, "--no-run"], cwd=self.directory, env=environment, capture_output=True,
-            timeout=self.build_seconds, check=True,
+            text=True, timeout=self.build_seconds, check=False,
         )  # fmt: skip
+        if built.returncode:
+            raise RuntimeError(f"{' '.join(command)} built nothing:\n{built.stderr[-3000:]}")
         done = subprocess.run(
             [*command, "--", *options, "--exact", *tests], cwd=self.directory, env=environment,
             capture_output=True, text=True, timeout=self.suite_seconds, check=False,
