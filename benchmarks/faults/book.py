@@ -78,25 +78,29 @@ class Line:
         self.name = name
         self.acknowledged: dict[int, object] = {}
         """By number, the place that the producer was told; None if it was told none."""
-        self._last = -1
-        """Of those with a place."""
+        self._last: tuple[int, object] | None = None
+        """The highest number with a place, and that."""
         self._book = book
         self._lock = threading.Lock()
         self._readers: dict[str, list[object]] = {}
 
     def acknowledge(self, number: int, place: object) -> None:
-        """Note what a producer was told; acknowledgements come in order as well.
+        """Note what a producer was told: in whatever order, each once, and at places that are in order.
 
-        But for those without a place, which librdkafka concludes from one behind them: it may tell of that one first.
+        A client may be told of a record after one behind it: that it sends a batch again, whose answer was lost, and is
+        told where that is, takes longer than the answer to the next. Without a place it concluded it from one behind.
         """
         if number in self.acknowledged:
             self._book.violate(f"{self.name}: number {number} is acknowledged twice")
         self.acknowledged[number] = place
         if place is None:
             return
-        if number < self._last:
-            self._book.violate(f"{self.name}: number {number} is acknowledged after {self._last}")
-        self._last = max(number, self._last)
+        if self._last is not None:
+            last, its_place = self._last
+            if (number > last) != (place > its_place):  # type: ignore[operator]
+                self._book.violate(f"{self.name}: number {number} is at {place}, and {last} at {its_place}")
+        if self._last is None or number > self._last[0]:
+            self._last = number, place
 
     def receive(self, reader: str, number: int, place: object) -> bool:
         """Note what a reader got, and whether it is new to all of that name."""

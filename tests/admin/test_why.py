@@ -10,12 +10,16 @@ from pathlib import Path
 import pytest
 
 from magnetar.admin.reasons import Reason
+from magnetar.broker.ownership import NotOwned, Owned
+from magnetar.broker.topic import Topic
+from magnetar.kafka.partitions.partition import Partition
 from magnetar.ledger.errors import LedgerError, LedgerFenced, StorageFailed, StorageFull
 from magnetar.ledger.files.layout import ledger_path
 from magnetar.ledger.info import path_of
 from tests.admin.house import House
 
 _MINUTE_MS = 60_000
+THE_OTHER = Owned(7, 1)
 
 
 @pytest.fixture
@@ -158,6 +162,55 @@ class TestPartitions:
             assert why.reason is Reason.DAMAGED
             assert ledger_path(root, ledger_id).name in why.says
             assert "ledger verify" in why.next_step
+
+
+class TestWhatOtherBrokersHave:
+    """A cluster's broker knows of the partitions that it has, and keeps groups that read others."""
+
+    async def test_a_partition(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+        await house.topic("t", partitions=2)
+        _elsewhere(house, monkeypatch, "t", 1)
+        why = await house.ask.why_partition("t", 1)
+        assert (why.reason, why.says.split(",")[0]) == (Reason.ELSEWHERE, "broker 7 has it")
+        assert "why t-1 --bootstrap-server" in why.next_step
+        assert (await house.ask.why_partition("t", 0)).reason is Reason.NEVER_WRITTEN
+
+    async def test_one_that_nobody_has_for_the_moment(
+        self, house: House, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await house.topic("t")
+        _elsewhere(house, monkeypatch, "t", 0, owner=None)
+        why = await house.ask.why_partition("t", 0)
+        assert (why.reason, why.says[:9]) == (Reason.ELSEWHERE, "no broker")
+
+    async def test_a_group(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+        await house.produce(await house.topic("t", partitions=2))
+        await house.commit("g", 10, topic="t")
+        await house.commit("g", 900, topic="t", partition=1)
+        _elsewhere(house, monkeypatch, "t", 1)
+        why = await house.ask.why_group("g")
+        assert why.reason is Reason.ELSEWHERE, why
+        assert "t-1 (broker 7)" in why.says
+        assert why.facts is not None
+        assert why.facts["t-1"] == "committed 900 of broker 7, held by nobody"
+        why = await house.ask_later(_MINUTE_MS).why_group("g")
+        assert why.reason is Reason.NO_MEMBERS
+        assert "other brokers" in why.says
+
+
+def _elsewhere(
+    house: House, monkeypatch: pytest.MonkeyPatch, topic: str, index: int, owner: Owned | None = THE_OTHER
+) -> None:
+    """Have a partition be another broker's."""
+    partitions = house.services.partitions
+    get = partitions.get
+
+    async def not_there(found: Topic, partition: int) -> Partition:
+        if (found.kafka_name, partition) == (topic, index):
+            raise NotOwned(f"{topic}-{index}", owner)
+        return await get(found, partition)
+
+    monkeypatch.setattr(partitions, "get", not_there)
 
 
 class TestGroups:

@@ -13,10 +13,11 @@ from typing import Any
 
 import pulsar
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka.admin import KafkaAdminClient
 
+from tests.cli.operator import Operator
 from tests.cluster.brokers import (
     PARTITIONS,
     BrokerProcess,
@@ -281,6 +282,29 @@ def test_the_status_says_what_kafkas_metadata_say(pair: list[BrokerProcess], clu
     assert [each["state"] for each in found["bookies"]] == ["writable"] * 3
     assert [each["mode"] for each in found["zookeeper"]] == ["standalone"]
     assert kinds(cluster) == set()
+
+
+def test_why_asks_the_broker_that_knows(pair: list[BrokerProcess]) -> None:
+    """Whichever is named: only a partition's owner knows it, and only a group's coordinator the group."""
+    admin = AdminClient({"bootstrap.servers": bootstrap(pair)})
+    make_topic(admin, "why")
+    until_shared(admin, "why")
+    producer = Producer({"bootstrap.servers": bootstrap(pair)})
+    for partition in range(PARTITIONS):
+        producer.produce("why", b"x", partition=partition)
+    assert producer.flush(30) == 0
+    consumer = Consumer({"bootstrap.servers": bootstrap(pair), "group.id": "why-group"})
+    consumer.commit(
+        offsets=[TopicPartition("why", each, 1) for each in range(PARTITIONS)], asynchronous=False
+    )
+    for broker in pair:
+        operator = Operator(bootstrap([broker]))
+        for partition in range(PARTITIONS):
+            assert operator.run("why", f"why-{partition}", "--json").value["reason"] in ("moving", "idle")
+            (ledger,) = operator.run("ledger", "list", f"why-{partition}", "--json").value["ledgers"]
+            assert ledger["last_offset"] == 0
+        assert operator.run("why", "group", "why-group", "--json").value["reason"] == "elsewhere"
+    consumer.close()
 
 
 def test_the_doctor_sees_lost_bookies_and_a_broker_that_tells_nonsense(

@@ -66,15 +66,19 @@ def test_a_line_finds_what_is_lost_doubled_or_out_of_order() -> None:
     line.receive("reader", 5, 5)
     line.acknowledge(5, 5)
     line.acknowledge(4, None)  # as the client concluded from 5
-    line.acknowledge(3, 3)
+    line.acknowledge(3, 3)  # its first answer was lost
+    assert len(book.violations) == 2
     line.acknowledge(4, 4)
+    line.acknowledge(6, 2)
+    line.acknowledge(2, 9)
     found = [each.partition(": ")[2] for each in book.violations]
     assert [each.rpartition(": ")[2] for each in found] == [
         "it is there twice",
         "a gap",
-        "number 3 is acknowledged after 5",
         "number 4 is acknowledged twice",
-        "number 4 is acknowledged after 5",
+        "number 6 is at 2, and 5 at 5",
+        "number 2 is acknowledged twice",
+        "number 2 is at 9, and 6 at 2",
     ]
 
 

@@ -212,12 +212,15 @@ class LiveBroker:
 
     async def _facts_elsewhere(self, error: NotOwned, topic: str, index: int) -> PartitionFacts:
         """Return what the worker knows that has a partition."""
-        peers = self._broker.peers
-        if peers is None or error.owner is None or error.owner.node_id == peers.node_id:
+        peers, owner = self._broker.peers, error.owner
+        if peers is None or owner is None:
+            told = "no broker, for the moment," if owner is None else f"broker {owner.node_id}"
+            return PartitionFacts(topic, index, self._clock(), index + 1, elsewhere=told)
+        if owner.node_id == peers.node_id:
             return PartitionFacts(topic, index, self._clock(), index + 1, problem=str(error))
         try:
             asked = pickle.dumps((topic, index))
-            found = pickle.loads(await peers.ask(error.owner.node_id, "partition-facts", asked))
+            found = pickle.loads(await peers.ask(owner.node_id, "partition-facts", asked))
         except PeerFailed as failed:
             return PartitionFacts(topic, index, self._clock(), index + 1, problem=str(failed))
         assert isinstance(found, PartitionFacts)

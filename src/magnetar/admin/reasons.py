@@ -13,6 +13,7 @@ class Reason(StrEnum):
     # Partitions.
     NO_TOPIC = "no-topic"
     NO_PARTITION = "no-partition"
+    ELSEWHERE = "elsewhere"
     DAMAGED = "damaged"
     DISK_FULL = "disk-full"
     DISK_FAILED = "disk-failed"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 from magnetar.admin.client import Local, Remote, Way
@@ -12,7 +13,9 @@ from magnetar.admin.errors import NotThere
 from magnetar.broker.address_file import ADDRESS_FILE
 from magnetar.wire.kafka.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from magnetar.wire.kafka.messages.describe_log_dirs_response import DescribeLogDirsResponse
-from magnetar.wire.kafka.messages.metadata_request import MetadataRequest
+from magnetar.wire.kafka.messages.find_coordinator_request import FindCoordinatorRequest
+from magnetar.wire.kafka.messages.find_coordinator_response import FindCoordinatorResponse
+from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from magnetar.wire.kafka.messages.metadata_response import MetadataResponse
 
 _ADMIN_URL = "magnetar.admin.url"  # a configuration that brokers tell of themselves
@@ -36,21 +39,52 @@ def data_directory(data: Path | None, bootstrap: str) -> Path:
     return found
 
 
-def way_to_ask(data: Path | None, admin: str | None, bootstrap: str) -> Way:
+Owner = Callable[[ClusterAdmin], int | None]
+"""Finds the number of the broker that knows of something; None if all do, or nobody has it."""
+
+
+def leader_of(topic: str, partition: int) -> Owner:
+    """Return what finds the broker that has a partition."""
+
+    def find(cluster: ClusterAdmin) -> int | None:
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+        rows = cluster.ask(asked, MetadataResponse).topics[0].partitions
+        found = next((row.leader_id for row in rows if row.partition_index == partition), -1)
+        return None if found < 0 else found
+
+    return find
+
+
+def coordinator_of(group: str) -> Owner:
+    """Return what finds the broker that keeps a group."""
+
+    def find(cluster: ClusterAdmin) -> int | None:
+        asked = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
+        found = cluster.ask(asked, FindCoordinatorResponse).coordinators[0].node_id
+        return None if found < 0 else found
+
+    return find
+
+
+def way_to_ask(
+    data: Path | None, admin: str | None, bootstrap: str, owner: Owner = lambda cluster: None
+) -> Way:
     """Return how to ask the broker that is meant: over the admin REST named, or through a directory's socket.
 
-    Of the broker at the bootstrap address, where neither is named, it is the socket if this process can see it, and
-    otherwise the admin REST that the broker says it serves. Raises `NotThere` or `Unreachable`.
+    Of the broker at the bootstrap address, where neither is named, or of the one that ``owner`` finds from there, it is
+    the socket if this process can see it, and otherwise the admin REST that the broker says it serves. Raises
+    `NotThere` or `Unreachable`.
     """
     if admin is not None:
         return Remote(admin)
     if data is not None:
         return Local(data_directory(data, bootstrap))
     with ClusterAdmin(bootstrap) as cluster:
-        found = _directory_of(cluster)
+        node_id = owner(cluster)
+        found = _directory_of(cluster, node_id)
         if found is not None:
             return Local(found)
-        url = _admin_of(cluster)
+        url = _admin_of(cluster, node_id)
     if url is None:
         raise NotThere(
             f"the broker at {bootstrap} serves no admin REST, and keeps its data where this process cannot see it",
@@ -59,16 +93,17 @@ def way_to_ask(data: Path | None, admin: str | None, bootstrap: str) -> Way:
     return Remote(url)
 
 
-def _admin_of(cluster: ClusterAdmin) -> str | None:
-    asked = MetadataRequest(topics=[], allow_auto_topic_creation=False)
-    node_id = str(cluster.ask(asked, MetadataResponse).controller_id)
-    rows = describe_configs(cluster, ResourceKind.BROKER, node_id).configs
+def _admin_of(cluster: ClusterAdmin, node_id: int | None) -> str | None:
+    if node_id is None:
+        asked = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+        node_id = cluster.ask(asked, MetadataResponse).controller_id
+    rows = describe_configs(cluster, ResourceKind.BROKER, str(node_id)).configs
     return next((row.value.split(",")[0] for row in rows if row.name == _ADMIN_URL and row.value), None)
 
 
-def _directory_of(cluster: ClusterAdmin) -> Path | None:
+def _directory_of(cluster: ClusterAdmin, node_id: int | None = None) -> Path | None:
     """Return the data directory of the broker that is asked, if it lies on this machine and may be seen."""
-    said = cluster.ask(DescribeLogDirsRequest(topics=[]), DescribeLogDirsResponse)
+    said = cluster.ask_node(node_id, DescribeLogDirsRequest(topics=[]), DescribeLogDirsResponse)
     asked = MetadataRequest(topics=[], allow_auto_topic_creation=False)
     brokers = cluster.ask(asked, MetadataResponse).brokers
     advertised = {f"{broker.host}:{broker.port}" for broker in brokers}

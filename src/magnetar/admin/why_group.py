@@ -37,10 +37,19 @@ class GroupFacts:
         members = {member.member_id: member for member in (self.view.members if self.view else ())}
         return {key: members[owner] for owner, keys in self.assigned.items() for key in keys}
 
+    @property
+    def elsewhere(self) -> list[PartitionFacts]:
+        """Return the partitions that other brokers have, and of which nothing is known here."""
+        return [each for _, each in sorted(self.partitions.items()) if each.elsewhere]
+
     def lag(self, key: Key) -> int | None:
-        """How many readable records the group has not committed yet; None before its first commit."""
+        """How many readable records the group has not committed yet; None before its first commit, or if unknown."""
         committed = self.committed.get(key)
-        return None if committed is None else self.partitions[key].visible_offset - committed.offset
+        return (
+            None
+            if committed is None or self.partitions[key].elsewhere
+            else self.partitions[key].visible_offset - committed.offset
+        )
 
 
 def why_group(facts: GroupFacts) -> Why:
@@ -53,6 +62,7 @@ def why_group(facts: GroupFacts) -> Why:
         or _silent_member(facts)
         or _unassigned(facts)
         or _not_committing(facts)
+        or _elsewhere(facts)
         or _at_the_end(facts)
     ).with_facts(_shown(facts))
 
@@ -110,6 +120,8 @@ def _partition_in_trouble(facts: GroupFacts) -> Why | None:
             return Why(facts.group, why.reason, f"{partition.name}: {why.says}", why.next_step)
     for key, committed in sorted(facts.committed.items()):
         partition = facts.partitions[key]
+        if partition.elsewhere:
+            continue
         opened = partition.open_transaction
         if opened is not None and 0 <= opened.first_offset - committed.offset <= _MARKERS:
             why = why_partition(partition)
@@ -150,7 +162,7 @@ def _nobody(facts: GroupFacts) -> Why | None:
         return None  # consumers with manual assignment commit without being members
     lag = sum(facts.lag(key) or 0 for key in facts.committed)
     since = ago(facts.now_ms - view.since_ms) if view.since_ms >= 0 else "an unknown time"
-    if facts.committed and lag <= 0:
+    if facts.committed and lag <= 0 and not facts.elsewhere:
         return Why(
             facts.group,
             Reason.CAUGHT_UP,
@@ -160,7 +172,8 @@ def _nobody(facts: GroupFacts) -> Why | None:
     return Why(
         facts.group,
         Reason.NO_MEMBERS,
-        f"nobody is in the group, for {since}; {lag} records wait to be read",
+        f"nobody is in the group, for {since}; {lag} records wait to be read"
+        + (", beside those of other brokers' partitions" if facts.elsewhere else ""),
         "Start a consumer with this group.id. One with manual assignment commits without being a member.",
     )
 
@@ -208,6 +221,8 @@ def _not_committing(facts: GroupFacts) -> Why | None:
     stuck = []
     for key, member in facts.owners.items():
         committed, partition = facts.committed.get(key), facts.partitions[key]
+        if partition.elsewhere:
+            continue
         lag = facts.lag(key)
         behind = partition.visible_offset - partition.first_offset if lag is None else lag
         moved_ms = (
@@ -234,6 +249,21 @@ def _not_committing(facts: GroupFacts) -> Why | None:
         f"member {member.member_id} ({member.client_id}) is alive (heard {ago(member.heard_ms_ago)} ago) and holds "
         f"{partition.name}, but has committed nothing {at}; {behind} records behind",
         reads,
+    )
+
+
+def _elsewhere(facts: GroupFacts) -> Why | None:
+    lag = sum(facts.lag(key) or 0 for key in facts.committed)
+    if lag > 0 or not facts.elsewhere:
+        return None
+    first, *others = facts.elsewhere
+    more = f" ({first.elsewhere}) and {len(others)} more" if others else f" ({first.elsewhere})"
+    return Why(
+        facts.group,
+        Reason.ELSEWHERE,
+        "nothing is wrong with it at this broker, which keeps the group, and does not know where partitions of other "
+        f"brokers end: {first.name}{more}",
+        f"'magnetar group describe {facts.group}' shows the lags; 'magnetar why {first.name}' asks who has one.",
     )
 
 
@@ -267,7 +297,6 @@ def _shown(facts: GroupFacts) -> dict[str, str]:
         partition, committed = facts.partitions[key], facts.committed.get(key)
         at = "nothing committed" if committed is None else f"committed {committed.offset}"
         owner = owners[key].client_id if key in owners else "nobody"
-        shown[partition.name] = (
-            f"{at} of {partition.first_offset} to {partition.visible_offset}, held by {owner}"
-        )
+        of = partition.elsewhere or f"{partition.first_offset} to {partition.visible_offset}"
+        shown[partition.name] = f"{at} of {of}, held by {owner}"
     return shown

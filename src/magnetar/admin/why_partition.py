@@ -46,6 +46,8 @@ class PartitionFacts:
     """How many partitions the topic has; None if there is no such topic."""
     problem: str = ""
     """Why the partition cannot be opened or read."""
+    elsewhere: str = ""
+    """Who has it, where it is not this broker: nothing more is known of it here then."""
     first_offset: int = 0
     next_offset: int = 0
     visible_offset: int = 0
@@ -90,6 +92,13 @@ def _not_there(facts: PartitionFacts) -> Why | None:
             Reason.NO_PARTITION,
             f"topic {facts.topic} has {count} partitions: 0 to {count - 1}",
             f"'magnetar topic add-partitions {facts.topic} N' makes more.",
+        )
+    if facts.elsewhere:
+        return Why(
+            name,
+            Reason.ELSEWHERE,
+            f"{facts.elsewhere} has it, and this one does not know more",
+            f"'magnetar why {name} --bootstrap-server HOST:PORT' asks whoever has it, whichever broker is named.",
         )
     if facts.problem:
         return Why(

@@ -11,7 +11,7 @@ from magnetar.admin.client import Local, Way
 from magnetar.admin.errors import Unreachable
 from magnetar.admin.explain import Explained, GroupAt, MessageFacts, Preview
 from magnetar.admin.partition_name import parse_record
-from magnetar.admin.whereabouts import way_to_ask
+from magnetar.admin.whereabouts import leader_of, way_to_ask
 from magnetar.cli.options import DEFAULT_BOOTSTRAP, Admin, Bootstrap, Data, Json, partition_names
 from magnetar.cli.output import give, moment, pairs, size
 
@@ -31,7 +31,7 @@ def explain(
     Asks the running broker; with --data and no broker it reads the directory itself.
     """
     (topic, partition), offset = parse_record(record)
-    way = way_to_ask(data, admin, bootstrap_server)
+    way = way_to_ask(data, admin, bootstrap_server, leader_of(topic, partition))
     give(_explained(way, topic, partition, offset), _shown, as_json=json)
 
 

@@ -12,7 +12,7 @@ from magnetar.admin.client import Local, Way
 from magnetar.admin.errors import Invalid, Unreachable
 from magnetar.admin.ledgers_of import HERE, PartitionLedgers
 from magnetar.admin.partition_name import parse_place
-from magnetar.admin.whereabouts import way_to_ask
+from magnetar.admin.whereabouts import leader_of, way_to_ask
 from magnetar.cli.cluster_place import Bookkeeper, ClientConfig, Config, Metadata, place_of
 from magnetar.cli.options import (
     DEFAULT_BOOTSTRAP,
@@ -49,7 +49,7 @@ def list_(
 ) -> None:
     """List the ledgers of a partition, oldest first."""
     topic, index = parse_place(partition)
-    way = way_to_ask(data, admin, bootstrap_server)
+    way = way_to_ask(data, admin, bootstrap_server, leader_of(topic, index))
     give(_ledgers(way, topic, index), _listed, as_json=json)
 
 

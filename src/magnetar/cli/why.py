@@ -10,7 +10,7 @@ import typer
 from magnetar.admin.errors import Invalid
 from magnetar.admin.partition_name import parse_place
 from magnetar.admin.reasons import Why
-from magnetar.admin.whereabouts import way_to_ask
+from magnetar.admin.whereabouts import coordinator_of, leader_of, way_to_ask
 from magnetar.cli.options import (
     DEFAULT_BOOTSTRAP,
     Admin,
@@ -45,12 +45,14 @@ def why(
     if what[0] == "group" and len(what) == 2:
         question = "why-group"
         given: dict[str, object] = {"group": what[1]}
+        owner = coordinator_of(what[1])
     elif len(what) == 1 and what[0] != "group":
         topic, partition = parse_place(what[0])
         question, given = "why-partition", {"topic": topic, "partition": partition}
+        owner = leader_of(topic, partition)
     else:
         raise Invalid("why what?", "Write 'magnetar why group GROUP' or 'magnetar why TOPIC-PARTITION'.")
-    way = way_to_ask(data, admin, bootstrap_server)
+    way = way_to_ask(data, admin, bootstrap_server, owner)
     give(cast(Why, way.ask(question, **given)), _shown, as_json=json)
 
 
