@@ -74,8 +74,10 @@ class Line:
     Readers may go back and see a record again, at the same place. What is new is the next number.
     """
 
-    def __init__(self, name: str, book: Book) -> None:
+    def __init__(self, name: str, book: Book, *, late: bool = False) -> None:
+        """``late`` is whether the producer may be told of a record after one behind it."""
         self.name = name
+        self._late = late
         self.acknowledged: dict[int, object] = {}
         """By number, the place that the producer was told; None if it was told none."""
         self._last: tuple[int, object] | None = None
@@ -85,13 +87,17 @@ class Line:
         self._readers: dict[str, list[object]] = {}
 
     def acknowledge(self, number: int, place: object) -> None:
-        """Note what a producer was told: in whatever order, each once, and at places that are in order.
+        """Note what a producer was told: of each once, at places that are in order, and in order unless ``late``.
 
-        A client may be told of a record after one behind it: that it sends a batch again, whose answer was lost, and is
-        told where that is, takes longer than the answer to the next. Without a place it concluded it from one behind.
+        That librdkafka sends a batch again, whose answer was lost, and is told where that is, takes longer than the
+        answer to the next. Without a place it concluded it from one behind.
         """
         if number in self.acknowledged:
             self._book.violate(f"{self.name}: number {number} is acknowledged twice")
+        elif number != len(self.acknowledged) and not self._late:
+            self._book.violate(
+                f"{self.name}: number {number} is acknowledged after {len(self.acknowledged) - 1}"
+            )
         self.acknowledged[number] = place
         if place is None:
             return

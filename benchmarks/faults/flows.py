@@ -65,7 +65,7 @@ class Numbers(Flow):
 
     def __init__(self, servers: str, book: Book) -> None:
         super().__init__(book, "idempotent producer")
-        self.lines = [Line(f"{NUMBERS}-{each}", book) for each in range(PARTITIONS)]
+        self.lines = [Line(f"{NUMBERS}-{each}", book, late=True) for each in range(PARTITIONS)]
         self._pulses = [book.producing(line.name) for line in self.lines]
         settings = common(servers, book, self.name)
         self._producer = Producer(

@@ -21,7 +21,7 @@ from tests.process import BrokerProcess
 
 RECORDS = 20_000
 PARTITIONS = 12
-PATIENCE_S = 120
+PATIENCE_S = 60
 QUICK = (
     "--set",
     "group.consumer.heartbeat.interval.ms=200",

@@ -60,6 +60,11 @@ class ClusterAdmin:
         with in_an_operators_words():
             return _ask(self._cluster.coordinator(key, key_type), request, answer, most)
 
+    def coordinator(self, group: str) -> int:
+        """Return the number of the broker that keeps a group."""
+        with in_an_operators_words():
+            return self._cluster.find_coordinator(group).node_id
+
     def ask_all(
         self, request: Message, answer: type[Answer], *, most: int | None = None
     ) -> tuple[Answer, ...]:

@@ -13,8 +13,6 @@ from magnetar.admin.errors import NotThere
 from magnetar.broker.address_file import ADDRESS_FILE
 from magnetar.wire.kafka.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from magnetar.wire.kafka.messages.describe_log_dirs_response import DescribeLogDirsResponse
-from magnetar.wire.kafka.messages.find_coordinator_request import FindCoordinatorRequest
-from magnetar.wire.kafka.messages.find_coordinator_response import FindCoordinatorResponse
 from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from magnetar.wire.kafka.messages.metadata_response import MetadataResponse
 
@@ -57,13 +55,7 @@ def leader_of(topic: str, partition: int) -> Owner:
 
 def coordinator_of(group: str) -> Owner:
     """Return what finds the broker that keeps a group."""
-
-    def find(cluster: ClusterAdmin) -> int | None:
-        asked = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
-        found = cluster.ask(asked, FindCoordinatorResponse).coordinators[0].node_id
-        return None if found < 0 else found
-
-    return find
+    return lambda cluster: cluster.coordinator(group)
 
 
 def way_to_ask(

@@ -44,12 +44,15 @@ class GroupFacts:
 
     def lag(self, key: Key) -> int | None:
         """How many readable records the group has not committed yet; None before its first commit, or if unknown."""
-        committed = self.committed.get(key)
-        return (
-            None
-            if committed is None or self.partitions[key].elsewhere
-            else self.partitions[key].visible_offset - committed.offset
-        )
+        committed, partition = self.committed.get(key), self.partitions[key]
+        if committed is None or partition.elsewhere:
+            return None
+        return partition.visible_offset - committed.offset
+
+    @property
+    def total_lag(self) -> int:
+        """That of all partitions of which it is known."""
+        return sum(self.lag(key) or 0 for key in self.committed)
 
 
 def why_group(facts: GroupFacts) -> Why:
@@ -160,7 +163,7 @@ def _nobody(facts: GroupFacts) -> Why | None:
     latest_ms = max((each.commit_timestamp for each in facts.committed.values()), default=0)
     if facts.now_ms - latest_ms <= MOVING_MS:
         return None  # consumers with manual assignment commit without being members
-    lag = sum(facts.lag(key) or 0 for key in facts.committed)
+    lag = facts.total_lag
     since = ago(facts.now_ms - view.since_ms) if view.since_ms >= 0 else "an unknown time"
     if facts.committed and lag <= 0 and not facts.elsewhere:
         return Why(
@@ -253,7 +256,7 @@ def _not_committing(facts: GroupFacts) -> Why | None:
 
 
 def _elsewhere(facts: GroupFacts) -> Why | None:
-    lag = sum(facts.lag(key) or 0 for key in facts.committed)
+    lag = facts.total_lag
     if lag > 0 or not facts.elsewhere:
         return None
     first, *others = facts.elsewhere
@@ -268,7 +271,7 @@ def _elsewhere(facts: GroupFacts) -> Why | None:
 
 
 def _at_the_end(facts: GroupFacts) -> Why:
-    lag = sum(facts.lag(key) or 0 for key in facts.committed)
+    lag = facts.total_lag
     if lag > 0:
         return Why(
             facts.group,

@@ -17,7 +17,7 @@ from magnetar.wire.kafka.messages.describe_log_dirs_request import (
 )
 from magnetar.wire.kafka.messages.describe_log_dirs_response import DescribeLogDirsResponse
 from magnetar.wire.kafka.messages.find_coordinator_request import FindCoordinatorRequest
-from magnetar.wire.kafka.messages.find_coordinator_response import FindCoordinatorResponse
+from magnetar.wire.kafka.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
 from magnetar.wire.kafka.messages.list_offsets_request import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -193,13 +193,18 @@ class Cluster:
 
     def coordinator(self, key: str, key_type: int = 0) -> Connection:
         """Return a connection to the coordinator of a group, or with key type 1 of a transactional id."""
+        found = self.find_coordinator(key, key_type)
+        return self._connect((found.host, found.port))
+
+    def find_coordinator(self, key: str, key_type: int = 0) -> Coordinator:
+        """Return who that is, and where."""
         answer: FindCoordinatorResponse = self.any_broker().call(
             FindCoordinatorRequest(coordinator_keys=[key], key_type=key_type), 4
         )
         (found,) = answer.coordinators
         what = "transactional id" if key_type else "group"
         check(found.error_code, f"the coordinator of {what} {key!r}", found.error_message)
-        return self._connect((found.host, found.port))
+        return found
 
     def any_broker(self) -> Connection:
         """Return a connection to some broker; raise `BrokerUnreachable` if none answers."""

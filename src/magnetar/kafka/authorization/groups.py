@@ -52,18 +52,14 @@ _FIRST_WITHOUT_PROTOCOL = 7
 
 async def find_coordinator(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
     """DESCRIBE on each group or transactional id; for share coordinators, as brokers ask, CLUSTER_ACTION."""
-
-    def anything(key: str) -> bool:
-        return True
-
-    allowed, code = {
-        _GROUP: (checks.sees_group, DENIED),
-        _TRANSACTION: (checks.finds_transaction, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
-        _SHARE: (
-            lambda key: checks.on_cluster(Right.act_for_cluster),
-            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-        ),
-    }.get(request.key_type, (anything, ErrorCode.NONE))
+    allowed: Callable[[str], bool]
+    if request.key_type == _GROUP:
+        allowed, code = checks.sees_group, DENIED
+    elif request.key_type == _TRANSACTION:
+        allowed, code = checks.finds_transaction, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    else:
+        may = request.key_type != _SHARE or checks.on_cluster(Right.act_for_cluster)
+        allowed, code = (lambda key: may), ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     if context.api_version < _FIRST_WITH_KEYS:
         response = await answer(request, context)
         if not allowed(request.key):
