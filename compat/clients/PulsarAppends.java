@@ -17,6 +17,7 @@ import org.apache.pulsar.client.api.Producer;
 import org.apache.pulsar.client.api.PulsarClient;
 import org.apache.pulsar.client.api.Schema;
 import org.apache.pulsar.client.api.transaction.Transaction;
+import org.apache.pulsar.client.impl.transaction.TransactionImpl;
 
 public class PulsarAppends {
     static final long PATIENCE_S = 60;
@@ -53,6 +54,10 @@ public class PulsarAppends {
         }
         String failed = "";
         try {
+            // Values that the client is given while it makes a topic part of the transaction may change places: what waits for
+            // that and what comes at that moment are sent by two threads (apache/pulsar#14669).
+            for (int i = 1; i < words.length; i++)
+                ((TransactionImpl) transaction).registerProducedTopic(words[i].substring(0, words[i].indexOf('='))).get(PATIENCE_S, TimeUnit.SECONDS);
             List<CompletableFuture<MessageId>> sent = new ArrayList<>();
             for (int i = 1; i < words.length; i++) {
                 int at = words[i].indexOf('=');

@@ -39,13 +39,14 @@ class SlowLog(MemoryOffsetsLog):
         self.open = asyncio.Event()
         self.open.set()
         self.fails = False
+        self.failure: Exception = StorageFull("no room")
         self.appends = 0
 
     async def append(self, partition: int, batch: bytes, records: int) -> int:
         self.appends += 1
         await self.open.wait()
         if self.fails:
-            raise StorageFull("no room")
+            raise self.failure
         return await super().append(partition, batch, records)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
-from magnetar.broker.ownership import Owned
+from magnetar.broker.ownership import NotOwned, Owned
 from magnetar.kafka.coordinators.groups import GroupCoordinator, partition_of
 from magnetar.kafka.coordinators.log import MemoryOffsetsLog
 from magnetar.kafka.coordinators.offsets import Committer
@@ -172,6 +173,26 @@ async def test_what_could_not_be_kept_is_not_replayed_by_one_who_has_lost_it(
     assert await refusal(groups) == ErrorCode.NOT_COORDINATOR
     await get_back(groups, log)
     assert (await fetched(groups, "g"))["t"][0].offset == 4
+
+
+async def test_what_cannot_be_kept_as_it_goes_is_no_error_of_the_broker(
+    groups: GroupCoordinator, log: MovingLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    await committed(groups, "g", 4)
+    for is_moving in (True, False):
+        caplog.clear()
+        if is_moving:
+            log.failure = NotOwned("the bundle", None)
+        else:
+            log.failure = KeyError("ours")
+        log.fails = True
+        with caplog.at_level(logging.INFO), pytest.raises(CoordinatorRefused):
+            await committed(groups, "g", 5)
+        log.fails = False
+        await groups.loaded()
+        (said,) = [each for each in caplog.records if "could not be kept" in each.getMessage()]
+        assert said.levelno == (logging.INFO if is_moving else logging.ERROR)
+        assert (said.exc_info is None) == is_moving
 
 
 async def test_it_goes_while_it_is_loaded(groups: GroupCoordinator, log: MovingLog) -> None:

@@ -65,6 +65,8 @@ from tests.turns import IN_TIME
 MANY = 100_000
 PART_OF_ALL = 10
 """A step takes less than this part of what all of it takes at once."""
+TRIES = 3
+"""Others of the machine make a step longer now and then, hardly thrice; what is too much at once is it always."""
 VERSION = 9
 MIN_BETWEEN = 5
 
@@ -152,6 +154,11 @@ def at_once_s(frame: memoryview) -> float:
     ],
 )
 async def test_no_step_of_a_produce_takes_more_than_a_part_of_it(end: str, code: ErrorCode) -> None:
+    assert min([await longest_part_of_a_produce(end, code) for _ in range(TRIES)]) < 1 / PART_OF_ALL
+
+
+async def longest_part_of_a_produce(end: str, code: ErrorCode) -> float:
+    """Have very many batches of two partitions end so, and return the longest step's part of what all takes at once."""
     world = World()
     brokers = {0: Broker(), 1: Broker()}
     world.brokers = brokers  # type: ignore[assignment]
@@ -178,7 +185,7 @@ async def test_no_step_of_a_produce_takes_more_than_a_part_of_it(end: str, code:
     assert request.parts is not None
     assert len(request.parts) == 2, "in one piece, and not in as many as there are rows"
     assert codes(request) == {0: code, 1: code}
-    assert max(before.longest_s, after.longest_s) < all_s / PART_OF_ALL
+    return max(before.longest_s, after.longest_s) / all_s
 
 
 async def test_what_was_made_in_a_thread_is_let_go_of_in_one() -> None:

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
+from magnetar.broker.ownership import NotOwned
 from magnetar.ledger.errors import LedgerError
 from magnetar.metadata import MetadataError
 
@@ -200,9 +201,9 @@ def _waiting(pause: Callable[[], float] | Callable[[], Awaitable[None]]) -> Call
 
 
 def traced(error: BaseException) -> BaseException | None:
-    """Return what is to be logged with its traceback: not what a disk that fails makes storage say in plain words."""
+    """Return what is to be logged with its traceback: not what is said in plain words of a disk or of an owner."""
     is_told = isinstance(
-        error, LedgerError | MetadataError | ExceptionGroup
+        error, LedgerError | MetadataError | NotOwned | ExceptionGroup
     )  # of such a group, each by itself
     return None if is_told or (isinstance(error, OSError) and error.errno in _DISK_ERRORS) else error
 

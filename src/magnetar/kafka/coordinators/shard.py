@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any, Final, Generic, TypeVar
 
 from magnetar.broker.background import Background, traced
+from magnetar.broker.ownership import NotOwned
 from magnetar.broker.retries import Retries
 from magnetar.kafka.coordinators.batches import encode_stated, stated_in
 from magnetar.kafka.coordinators.decision import Action, Decider, Decision, Release, Stated, Token
@@ -178,6 +179,18 @@ class Shard(Generic[D]):
         else:
             self._carry_out(decision.facts, decision.released, decision.actions)
 
+    def _tell_of(self, error: Exception, what: str) -> None:
+        is_moving = isinstance(error, NotOwned)  # which is nothing that an operator would have to look after
+        _log.log(
+            logging.INFO if is_moving else logging.ERROR,
+            "facts about %s of partition %d %s: %s",
+            self._about,
+            self.partition,
+            what,
+            error,
+            exc_info=traced(error),
+        )
+
     def _begin_anew_if_calm(self) -> None:
         now_ms = self._clock()
         if now_ms - self._failed_ms > _CALM_MS:
@@ -214,13 +227,7 @@ class Shard(Generic[D]):
                 self._begin_actions(actions, decider)
                 await self._compact()
         except Exception as error:
-            _log.error(
-                "facts about %s of partition %d could not be kept: %s; replaying",
-                self._about,
-                self.partition,
-                error,
-                exc_info=traced(error),
-            )
+            self._tell_of(error, "could not be kept")
             self._writer = None
             self._begin_anew_if_calm()
             self._is_due_a_pause = True
@@ -355,13 +362,7 @@ class Shard(Generic[D]):
                 decider = await self._replay()
             except Exception as error:
                 wait_s = _RETRY_S[min(tries, len(_RETRY_S) - 1)]
-                _log.error(
-                    "facts about %s of partition %d cannot be replayed: %s",
-                    self._about,
-                    self.partition,
-                    error,
-                    exc_info=traced(error),
-                )
+                self._tell_of(error, "cannot be replayed")
                 tries += 1
                 await asyncio.sleep(wait_s)
             else:
