@@ -40,6 +40,12 @@ from magnetar.wire.kafka.messages.list_offsets_request import (
     ListOffsetsTopic,
 )
 from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from magnetar.wire.kafka.messages.offset_fetch_request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
 from magnetar.wire.kafka.messages.offset_for_leader_epoch_request import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -277,6 +283,31 @@ async def test_groups_go_and_come_with_their_partition() -> None:
         for number, name in enumerate(names):
             assert groups.committed(name)["t"][0].offset == number
             assert await commit(name, number + 1) == [0]
+
+
+@pytest.mark.parametrize("version", range(1, 11))
+async def test_librdkafka_asks_for_offsets_again_when_their_group_has_gone(version: int) -> None:
+    async with both(ownership=MovingOwnership(1, bundles=1)) as house:
+        topic = await house.broker.create_topic("t", 2)
+        offsets = house.broker.naming.parse("__consumer_offsets")
+        assert await coordinator_of(house, "g") == (0, 1)
+        await moving(house).take(house.broker.ownership.bundle_of(offsets, 0))
+        if version < 8:
+            row = OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])
+            answer = await house.kafka.ask(OffsetFetchRequest(group_id="g", topics=[row]), version)
+        else:
+            rows = OffsetFetchRequestTopics(name="t", topic_id=topic.topic_id, partition_indexes=[0, 1])
+            group = OffsetFetchRequestGroup(group_id="g", topics=[rows])
+            answer = (await house.kafka.ask(OffsetFetchRequest(groups=[group]), version)).groups[0]
+        told = [
+            (each.partition_index, each.committed_offset, each.error_code)
+            for about in answer.topics
+            for each in about.partitions
+        ]
+        codes = {1: ErrorCode.NOT_COORDINATOR, 7: ErrorCode.UNSTABLE_OFFSET_COMMIT}
+        codes[9] = codes[7]
+        assert told == ([(each, -1, codes[version]) for each in range(2)] if version in codes else [])
+        assert answer.error_code == (ErrorCode.NOT_COORDINATOR if version > 1 else 0)
 
 
 async def test_whoever_waits_for_a_group_that_goes_is_sent_to_its_next_coordinator() -> None:

@@ -2,8 +2,9 @@
 
     python -m tests.ownership.moving DATA SEED
 
-It says ``ready kafka=HOST:PORT pulsar=HOST:PORT``, and for each line ``N`` that it reads it takes a bundle away and
-gives it back N times, two at a time, then says ``moved N``. It ends with its input.
+It says ``ready kafka=HOST:PORT pulsar=HOST:PORT``, and for each line ``move N`` that it reads it takes a bundle away
+and gives it back N times, two at a time, then says ``moved N``. By ``away GROUP`` it takes the bundle away that has a
+group's coordinator, and by ``back GROUP`` it gives it back; it repeats what it did. It ends with its input.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from random import Random
 import uvloop
 
 from magnetar.broker.listeners import Endpoint
+from magnetar.broker.names import TopicName
 from magnetar.broker.ownership import HASHES, BrokerInfo, Bundle, NotOwned, Owned, Ownership
 from magnetar.broker.service import BrokerService
 from magnetar.broker.settings import Settings
+from magnetar.kafka.coordinators.groups import partition_of
 
 BUNDLES = 4
 OTHER = 2
@@ -28,6 +31,7 @@ OTHER = 2
 NAMESPACES = "public/default", "public/deduplicated", "public/__kafka"
 AWAY_S, BETWEEN_S = 0.05, 0.1
 AT_ONCE = 2
+OFFSETS_PARTITIONS = 8
 
 
 class MovingOwnership(Ownership):
@@ -125,7 +129,7 @@ async def serve(data: str, seed: str) -> None:
         "listeners": "PLAINTEXT://127.0.0.1:0",
         "pulsar.listeners": "pulsar://127.0.0.1:0",
         "group.initial.rebalance.delay.ms": "0",
-        "offsets.topic.num.partitions": "8",
+        "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
     }
     ownership = MovingOwnership()
     service = BrokerService(Settings().with_values(texts), ownership)
@@ -139,8 +143,15 @@ async def serve(data: str, seed: str) -> None:
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     mover = Mover(ownership, Random(seed))
     while line := await reader.readline():
-        await mover.move(int(line))
-        print(f"moved {int(line)}", flush=True)
+        match line.decode().split():
+            case ["move", times]:
+                await mover.move(int(times))
+                print(f"moved {times}", flush=True)
+            case [("away" | "back") as where, group]:
+                partition = partition_of(group, OFFSETS_PARTITIONS)
+                bundle = ownership.bundle_of(TopicName.parse("public/__kafka/__consumer_offsets"), partition)
+                await (ownership.take(bundle) if where == "away" else ownership.give(bundle))
+                print(where, group, flush=True)
     await service.close()
 
 

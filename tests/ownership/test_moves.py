@@ -6,14 +6,9 @@
 from __future__ import annotations
 
 import os
-import random
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 
 import pulsar
 import pytest
@@ -31,57 +26,10 @@ from tests.ownership.load import (
     stored,
     under_way,
 )
+from tests.ownership.process import SEED, MovingBroker
 
 MOVES = int(os.environ.get("MAGNETAR_MOVES", "30"))
-SEED = os.environ.get("MAGNETAR_SEED", str(random.randrange(1 << 30)))
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300 + 2 * MOVES)]
-
-
-class MovingBroker:
-    """See `moving`; its log lies beside its data."""
-
-    def __init__(self, home: Path) -> None:
-        self.log = home / "broker.log"
-        with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.ownership.moving", str(home / "data"), SEED],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-        words = self._hear().split()
-        assert words[:1] == ["ready"], self.log.read_text()
-        self.kafka, self.pulsar = (word.partition("=")[2] for word in words[1:])
-
-    def move(self, times: int) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{times}\n")
-        self._process.stdin.flush()
-        assert self._hear().split() == ["moved", str(times)], self.log.read_text()[-5000:]
-
-    def _hear(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline()
-
-    def end(self) -> int:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        return self._process.wait(PATIENCE_S)
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[MovingBroker]:
-    made = MovingBroker(tmp_path)
-    yield made
-    made.kill()
 
 
 def check_order(topic: str, told: Told, acknowledged: Told, *, once: bool, resends_in_order: bool) -> None:
