@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from benchmarks.faults.book import Book, Line
 
 NUMBERS, MONEY, COPIED, LISTS, WORK = "numbers", "money", "copied", "lists", "work"
+NEWCOMERS = "newcomers"
 PARTITIONS = 4
 MONEY_PARTITIONS = 2
 LISTS_PARTITIONS = 3
@@ -274,6 +275,42 @@ class Member(Flow):
                 self._pulses["transactions"].beat()
         elif self._numbers.lines[partition].receive("group", int(message.value()), offset):
             self._pulses[f"{NUMBERS}-{partition}"].beat()
+
+
+class Newcomers(Flow):
+    """Groups of one member, one after the other: each begins whenever the one before has read something, and reads."""
+
+    def __init__(self, servers: str, book: Book) -> None:
+        super().__init__(book, "newcomers")
+        self._servers = servers
+        self._pulse = book.consuming(NEWCOMERS)
+
+    def flow(self) -> None:
+        number = 0
+        while not self.halt.is_set():
+            number += 1
+            consumer = Consumer(
+                common(self._servers, self.book, self.name)
+                | {
+                    "group.id": f"newcomer-{number}",
+                    "group.protocol": ("classic", "consumer")[number % 2],
+                    "enable.auto.commit": False,
+                    "auto.offset.reset": "earliest",
+                }
+            )
+            consumer.subscribe([NUMBERS])
+            if self._reads(consumer):
+                self._pulse.beat()
+            consumer.close()
+            self.halt.wait(6 * PAUSE_S)
+
+    def _reads(self, consumer: Consumer) -> bool:
+        while not self.halt.is_set():
+            for message in consumer.consume(100, 0.1):
+                if message.error() is None:
+                    return True
+                self.book.tell(self.name, message.error().name())
+        return False
 
 
 class Sequence(Flow):

@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.faults.faults import FAULTS
+from benchmarks.faults.flows import NEWCOMERS
 from benchmarks.faults.run import STANDSTILL_S
 from benchmarks.faults.work import IN_FLIGHT_S
 
@@ -106,6 +107,7 @@ _COLUMNS: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
     ("Pulsar produces again", "produced_again_s", _pulsar),
     ("Pulsar's transactions go on", "produced_again_s", _named("lists by Pulsar's appender")),
     ("Kafka's group reads again", "consumed_again_s", _kafka_reads),
+    ("a new group of Kafka's begins to read", "consumed_again_s", _named(NEWCOMERS)),
     ("Pulsar reads again", "consumed_again_s", _pulsar),
     ("a share group acknowledges again", "consumed_again_s", _named("share group")),
 )

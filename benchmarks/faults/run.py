@@ -37,6 +37,7 @@ from benchmarks.faults.flows import (
     Flow,
     Member,
     Money,
+    Newcomers,
     Numbers,
     Sequence,
     Subscriber,
@@ -143,6 +144,7 @@ class Run:
         ]
         self._readers: list[Flow] = [
             *(Member(servers, self._numbers, self._sums, pulses, number) for number in (1, 2)),
+            Newcomers(servers, book),
             KafkaReads(servers, self._lists, book),
             PulsarReads(house.pulsar, self._lists, book, log),
             self._crew,

@@ -15,6 +15,7 @@ from tests.ownership.process import MovingBroker
 
 RECORDS = 1000
 LEFT_OFF = 400
+UNASKED_S = 10.0
 
 
 @pytest.fixture
@@ -52,12 +53,14 @@ def test_who_is_refused_its_offsets_asks_again(broker: MovingBroker, protocol: s
 
     consumer.subscribe(["t"], on_assign=assigned)
     read: list[int] = []
-    deadline = time.monotonic() + PATIENCE_S
+    began = time.monotonic()
     is_back = False
     while len(read) < RECORDS - LEFT_OFF:
-        assert time.monotonic() < deadline, f"{len(refusals)} refusals, then nothing"
+        waited = time.monotonic() - began
+        assert waited < PATIENCE_S, f"{len(refusals)} refusals, then nothing"
         read += [int(each.value()) for each in consumer.consume(RECORDS, 0.1) if each.error() is None]
-        if refusals and not is_back:
+        # On a busy machine a heartbeat may be refused first: then it does not ask before it knows the coordinator.
+        if (refusals or waited > UNASKED_S) and not is_back:
             is_back = True
             broker.coordinator_back(group)
     assert read == list(range(LEFT_OFF, RECORDS))

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from magnetar.admin.errors import AdminError, Invalid, Unreachable
 from magnetar.broker.errors import BrokerError
-from magnetar.broker.storage.cluster import CLUSTERS, ZooKeeperAddress, bookies_address, zookeeper_address
+from magnetar.broker.identity import CLUSTERS
+from magnetar.broker.storage.cluster import ZooKeeperAddress, bookies_address, zookeeper_address
 from magnetar.metadata.zookeeper_security import InvalidZooKeeperConfig, ZooKeeperSecurity, untrusted
 
 if TYPE_CHECKING:

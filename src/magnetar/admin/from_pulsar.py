@@ -20,9 +20,9 @@ from magnetar.admin.pulsar_schema_ledgers import decode_locator
 from magnetar.admin.pulsar_system_topics import SCHEMAS, FoundGroup, FoundPolicies, SystemTopics
 from magnetar.broker.cluster_ownership import BROKERS
 from magnetar.broker.errors import InvalidTopic
+from magnetar.broker.identity import CLUSTERS
 from magnetar.broker.names import INTERNAL_TOPICS, TopicName
 from magnetar.broker.namespaces import POLICIES
-from magnetar.broker.storage.cluster import CLUSTERS
 from magnetar.broker.topic import Topic, decode_topic
 from magnetar.ledger.cursor_info import decode_cursor
 from magnetar.ledger.errors import LedgerCorrupt, LedgerError

@@ -17,7 +17,8 @@ class ClusterSettings(HandlerSettings):
     cluster_name: str = setting(
         "standalone",
         Kind.STRING,
-        "Name of the cluster whose brokers share `metadata.url=zk:...`; what is there must be of this cluster.",
+        "Name of the cluster that a broker is of, as Pulsar's clients and policies have it. All brokers that share "
+        "`metadata.url` have the same; it does not change once there is something.",
         pulsar=("clusterName",),
     )
     metadata_session_ms: int = setting(

@@ -8,10 +8,12 @@ import uuid
 from contextlib import suppress
 from dataclasses import dataclass
 
+from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.namespaces import CLUSTER
 from magnetar.ledger.offload.objects import CLUSTER_ID
 from magnetar.metadata import ANY, MUST_NOT_EXIST, BadVersion, MetadataStore, Put
 
+CLUSTERS = "/admin/clusters"
 _CLUSTER_ID = CLUSTER_ID
 
 
@@ -46,6 +48,18 @@ async def _begin_cluster(store: MetadataStore, name: str) -> None:
     await store.commit(
         [
             Put(_CLUSTER_ID, base64.urlsafe_b64encode(new_id()).rstrip(b"="), MUST_NOT_EXIST),
-            Put(f"/admin/clusters/{name}", cluster, ANY),
+            Put(f"{CLUSTERS}/{name}", cluster, ANY),
         ]
     )
+
+
+async def check_cluster(store: MetadataStore, url: str, name: str) -> None:
+    """Raise `InvalidConfig` where other clusters' metadata lie; leave word where there is none yet."""
+    found = [each for each in await store.children(CLUSTERS) if each != "global"]
+    if found and name not in found:
+        raise InvalidConfig(
+            f"{url} holds the metadata of cluster {', '.join(found)}, not of {name!r}: set clusterName to that, or"
+            " another place in metadataStoreUrl"
+        )
+    if not found:
+        await store.commit([Put(f"{CLUSTERS}/{name}", b"{}", ANY)])

@@ -149,8 +149,12 @@ _RATES = {
 }
 
 
-def decode_limits(content: Mapping[str, Any], keys: Mapping[str, str], *, strict: bool = False) -> Limits:
+def decode_limits(
+    content: Mapping[str, Any], keys: Mapping[str, str], cluster: str = CLUSTER, *, strict: bool = False
+) -> Limits:
     """Read what a namespace's or a topic's JSON says; raise `InvalidPolicy`, which names the key.
+
+    A namespace says rates for each cluster; those of ``cluster`` count.
 
     Unless ``strict``, negative numbers say nothing: older Pulsars wrote -1 for what was not set.
     """
@@ -162,7 +166,7 @@ def decode_limits(content: Mapping[str, Any], keys: Mapping[str, str], *, strict
         if name == "quotas":
             found |= _quotas(key, value)
         elif name in _RATES:
-            found[name] = _rate(key, value, *_RATES[name], strict=strict)
+            found[name] = _rate(key, own_of(value, cluster), *_RATES[name], strict=strict)
         elif name in _OBJECTS:
             try:
                 found[name] = _OBJECTS[name](key, value)
@@ -191,9 +195,14 @@ def whole_number(key: str, value: Any, least: int | None = None) -> int:
     return value
 
 
+def own_of(value: Any, cluster: str) -> Any:
+    """Return what a map of clusters says of this one, {} if nothing, and what is no such map as it is."""
+    if isinstance(value, Mapping) and value and all(isinstance(each, Mapping) for each in value.values()):
+        return value.get(cluster, {})
+    return value
+
+
 def _rate(key: str, value: Any, messages: str, size: str, *, strict: bool) -> Rate:
-    if isinstance(value, Mapping) and CLUSTER in value:  # a namespace says it for each cluster
-        value = value[CLUSTER]
     if not isinstance(value, Mapping):
         raise InvalidPolicy(f"{key} must be an object, not {value!r}")
     period_s = whole_number(f"{key}.ratePeriodInSecond", value.get("ratePeriodInSecond", 1), 1)

@@ -23,6 +23,7 @@ class Namespaces:
     root = POLICIES
 
     def __init__(self, cache: MetadataCache, cluster: str = CLUSTER) -> None:
+        self._cluster = cluster
         self._tenant = {"adminRoles": [], "allowedClusters": [cluster]}
         self._namespace = {"replication_clusters": [cluster]}
         self._cache = cache
@@ -70,7 +71,7 @@ class Namespaces:
         before = self._policies.pop(namespace, NamespacePolicies())
         now = NamespacePolicies()
         if stored is not None:
-            now = self._policies[namespace] = decode_policies(namespace, stored.value)
+            now = self._policies[namespace] = decode_policies(namespace, stored.value, self._cluster)
         if now.requires_encryption:
             self.encrypted.add(namespace)
         else:
@@ -159,7 +160,7 @@ class Namespaces:
         def plan() -> list[Put]:
             self.policies(namespace)
             value = text()
-            decode_policies(namespace, value)
+            decode_policies(namespace, value, self._cluster)
             return [Put(path, value, self._stored[path].version)]
 
         await self._cache.change(plan)

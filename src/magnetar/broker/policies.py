@@ -18,6 +18,7 @@ from magnetar.broker.errors import InvalidPolicy
 from magnetar.broker.grants import AuthPolicies, decode_auth_policies
 from magnetar.broker.limits import NAMESPACE_KEYS, Limits, decode_limits, whole_number
 from magnetar.broker.offload_policies import OffloadPolicy, decode_namespace
+from magnetar.broker.ownership import CLUSTER
 from magnetar.broker.topic import MAX_NEW_PARTITIONS
 from magnetar.broker.topic_config import ENTRY_FORMATS
 
@@ -56,8 +57,8 @@ class NamespacePolicies:
     offload: OffloadPolicy = field(default_factory=OffloadPolicy)
 
 
-def decode_policies(namespace: str, text: bytes) -> NamespacePolicies:
-    """Read Pulsar's policies; raise `InvalidPolicy` for what cannot be."""
+def decode_policies(namespace: str, text: bytes, cluster: str = CLUSTER) -> NamespacePolicies:
+    """Read Pulsar's policies as they are for a cluster; raise `InvalidPolicy` for what cannot be."""
     try:
         content = json.loads(text) if text else {}
         retention: dict[str, Any] = content.get("retention_policies") or {}
@@ -73,7 +74,7 @@ def decode_policies(namespace: str, text: bytes) -> NamespacePolicies:
                 content.get("deduplicationEnabled"),
                 _strategy(content),
                 content.get("compaction_threshold"),
-                decode_limits(content, NAMESPACE_KEYS),
+                decode_limits(content, NAMESPACE_KEYS, cluster),
                 decode_auto_topics(content.get("autoTopicCreationOverride")),
                 decode_auto_subscriptions(content.get("autoSubscriptionCreationOverride")),
                 content.get("encryption_required") is True,

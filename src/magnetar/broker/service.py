@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 from magnetar.broker.address_file import forget_address, tell_address
 from magnetar.broker.background import end_all
 from magnetar.broker.bundle_epochs import outgrown
+from magnetar.broker.cluster_settings import ClusterSettings
 from magnetar.broker.core import Broker
 from magnetar.broker.descriptors import DescriptorWatch
 from magnetar.broker.duties import Duties
 from magnetar.broker.handlers import ProtocolHandler, arranged, asked_for
+from magnetar.broker.identity import check_cluster
 from magnetar.broker.listeners import CannotListen, Listener, warn_open
 from magnetar.broker.ownership import Ownership, SoleOwner
 from magnetar.broker.peers import Peers
@@ -84,14 +86,17 @@ class BrokerService:
             by_protocol = {
                 each.protocol_name: listeners for each, listeners in zip(self.handlers, wanted, strict=True)
             }
+            cluster = self.settings.of(ClusterSettings).cluster_name
+            await check_cluster(store, self.settings.node.metadata_url, cluster)
             ownership = self._cluster = self._worker.ownership(self.settings, store, by_protocol)
         elif ownership is None and self.settings.node.metadata_url.startswith("zk:"):
             from magnetar.broker.cluster_ownership import of_cluster  # a broker alone needs none of it
 
             ownership = self._cluster = of_cluster(self.settings, store)
-        elif ownership is None and (epoch := await outgrown(store)):
-            node = self.settings.node
-            ownership = SoleOwner(node.node_id, node.broker_rack, epoch=epoch)
+        elif ownership is None:
+            node, cluster = self.settings.node, self.settings.of(ClusterSettings).cluster_name
+            await check_cluster(store, node.metadata_url, cluster)
+            ownership = SoleOwner(node.node_id, node.broker_rack, cluster, epoch=await outgrown(store))
         if self._cluster is not None:
             await self._cluster.start()
         await engine.start()

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from magnetar import __version__
 from magnetar.broker.auth import Access, Right, may
 from magnetar.broker.figures import Family, FigureTable, LogFigures, escaped, labelled
-from magnetar.broker.ownership import CLUSTER
 from magnetar.pulsar.dispatch.base import AnySubscription
 from magnetar.pulsar.dispatch.non_persistent import NonPersistentSubscription
 from magnetar.pulsar.dispatch.subscription import Subscription
@@ -117,6 +116,7 @@ class PulsarFigures:
             settings.expose_topic_level_metrics_in_prometheus,
             settings.metrics_max_lines_per_figure,
         )
+        cluster = self._broker.ownership.cluster
         topics: list[tuple[Any, ...]] = []
         subscriptions: list[tuple[Any, ...]] = []
         namespaces: dict[str, _Sums] = {}
@@ -126,7 +126,7 @@ class PulsarFigures:
                 yield None
                 continue
             namespaces.setdefault(namespace, _Sums()).add(values)
-            labels = f'cluster="{CLUSTER}",namespace="{namespace}",topic="{escaped(name)}"'
+            labels = f'cluster="{escaped(cluster)}",namespace="{namespace}",topic="{escaped(name)}"'
             if in_full and len(topics) < most:
                 topics.append((f"{{{labels}}}", *values))
             else:
@@ -141,7 +141,7 @@ class PulsarFigures:
             yield None
         if not in_full:
             topics = [
-                sums.row(labelled(cluster=CLUSTER, namespace=name)) for name, sums in namespaces.items()
+                sums.row(labelled(cluster=cluster, namespace=name)) for name, sums in namespaces.items()
             ]
         yield FigureTable(_OF_TOPICS, topics)
         yield FigureTable(_OF_SUBSCRIPTIONS, subscriptions)
@@ -150,8 +150,8 @@ class PulsarFigures:
         yield FigureTable(
             (_TOPICS,),
             [
-                (labelled(cluster=CLUSTER), 0),
-                *((labelled(cluster=CLUSTER, namespace=name), count) for name, count in counts.items()),
+                (labelled(cluster=cluster), 0),
+                *((labelled(cluster=cluster, namespace=name), count) for name, count in counts.items()),
             ],
         )
         left_out = (("topics", left_topics), ("subscriptions", left_subscriptions))
@@ -187,6 +187,7 @@ class PulsarFigures:
                 yield namespace, fleeting.name, _of_fleeting(fleeting), list(fleeting.subscriptions.values())
 
     def _of_broker(self, namespaces: dict[str, _Sums]) -> Iterator[FigureTable | None]:
+        cluster = self._broker.ownership.cluster
         everything = _Sums()
         for sums in namespaces.values():
             everything.add(sums.values)
@@ -195,17 +196,17 @@ class PulsarFigures:
         )
         partitions = sum(sums.partitions for sums in namespaces.values())
         row = (
-            labelled(cluster=CLUSTER),
+            labelled(cluster=cluster),
             *(partitions, subscriptions, producers, consumers),
             *(rate_in, bytes_in, rate_out, bytes_out),
             *(size, size, backlog),
         )
         yield FigureTable(_OF_BROKER, [row])
         server = self._server
-        broker = labelled(cluster=CLUSTER, broker=str(self._broker.ownership.node_id))
+        broker = labelled(cluster=cluster, broker=str(self._broker.ownership.node_id))
         now = len(server.connections)
         yield FigureTable(_CONNECTIONS, [(broker, now, server.came, server.came - now)])
-        yield FigureTable((_VERSION,), [(labelled(cluster=CLUSTER, version=__version__, commit=""), 1)])
+        yield FigureTable((_VERSION,), [(labelled(cluster=cluster, version=__version__, commit=""), 1)])
 
 
 def _of_log(figures: LogFigures, size: int, topic: PulsarTopic | None) -> tuple[float, ...]:

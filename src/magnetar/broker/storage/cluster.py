@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from magnetar.broker.cluster_settings import ClusterSettings
 from magnetar.broker.errors import InvalidConfig
+from magnetar.broker.identity import check_cluster
 from magnetar.broker.settings import Settings
 from magnetar.broker.storage.factories import MetadataStoreFactory, StorageEngineFactory
 from magnetar.broker.storage.tiering import make_tiers
@@ -16,11 +17,9 @@ from magnetar.ledger.bookkeeper.bookie_tls import BookieTls
 from magnetar.ledger.errors import StorageFailed
 from magnetar.ledger.port import LedgerEngine
 from magnetar.metadata.lock import DirectoryLock
-from magnetar.metadata.ops import ANY, Put
 from magnetar.metadata.port import MetadataStore
 from magnetar.metadata.zookeeper_security import InvalidZooKeeperConfig, ZooKeeperSecurity
 
-CLUSTERS = "/admin/clusters"
 _log = logging.getLogger("magnetar.broker")
 _EXTRA = "pip install 'magnetar[cluster]'"
 
@@ -82,7 +81,7 @@ class ZooKeeperStores(MetadataStoreFactory):
             security=zookeeper_security(cluster),
         )
         try:
-            await _check_cluster(store, url, cluster.cluster_name)
+            await check_cluster(store, url, cluster.cluster_name)
         except BaseException:
             await store.close()
             raise
@@ -141,18 +140,6 @@ def bookie_tls(cluster: ClusterSettings) -> BookieTls | None:
         provider=cluster.bookkeeper_tls_provider_factory_class,
         refresh_s=cluster.bookkeeper_tls_cert_files_refresh_duration_seconds,
     )
-
-
-async def _check_cluster(store: MetadataStore, url: str, name: str) -> None:
-    """Raise `InvalidConfig` where other clusters' metadata lie; leave word where there is none yet."""
-    found = [each for each in await store.children(CLUSTERS) if each != "global"]
-    if found and name not in found:
-        raise InvalidConfig(
-            f"{url} holds the metadata of cluster {', '.join(found)}, not of {name!r}: set clusterName to that, or"
-            " another path in metadataStoreUrl"
-        )
-    if not found:
-        await store.commit([Put(f"{CLUSTERS}/{name}", b"{}", ANY)])
 
 
 def _jars(cluster: ClusterSettings) -> list[Path]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from magnetar.broker.cluster_settings import ClusterSettings
 from magnetar.broker.listeners import Listener
 from magnetar.broker.settings import Settings
 from magnetar.broker.workers.sockets import Door, bound_socket
@@ -79,7 +80,7 @@ class WorkerPlace:
     ) -> ClusterOwnership:
         """Return who serves what: the same as in a cluster. ``listeners`` are those of each protocol."""
         from magnetar.broker.cluster_ownership import ClusterOwnership
-        from magnetar.broker.ownership import CLUSTER, BrokerInfo
+        from magnetar.broker.ownership import BrokerInfo
 
         node = settings.node
         others = [
@@ -97,7 +98,7 @@ class WorkerPlace:
         ]
         return ClusterOwnership(
             store,
-            CLUSTER,
+            settings.of(ClusterSettings).cluster_name,
             node.node_id,
             node.broker_rack,
             BUNDLES,

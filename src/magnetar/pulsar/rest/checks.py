@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from magnetar.broker.errors import BrokerError
-from magnetar.broker.namespaces import CLUSTER
 from magnetar.pulsar.rest.request import AdminRequest, RestError, scalar
 
 _KINDS = {
@@ -27,10 +26,11 @@ def typed(ask: AdminRequest, path: str, kind: type) -> Any:
     return value
 
 
-def only_this_cluster(value: list[Any]) -> None:
+def only_this_cluster(ask: AdminRequest, value: list[Any]) -> None:
     """Raise ``RestError`` (403) for clusters that are not this one."""
-    if value != [CLUSTER]:
-        raise RestError(403, f"there is one cluster, {CLUSTER}: geo-replication is not served")
+    cluster = ask.services.broker.ownership.cluster
+    if value != [cluster]:
+        raise RestError(403, f"there is one cluster, {cluster}: geo-replication is not served")
 
 
 def none_but(harmless: Any) -> Callable[[Any], None]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from magnetar.broker.limits import NAMESPACE_KEYS, SIZE, decode_limits
-from magnetar.broker.namespaces import CLUSTER
+from magnetar.broker.limits import NAMESPACE_KEYS, SIZE, decode_limits, own_of
 from magnetar.broker.policies import AUTO_UPDATES, decode_auto_subscriptions, decode_auto_topics
 from magnetar.pulsar.rest.checks import none_but, one_of, only_this_cluster, readable, typed
 from magnetar.pulsar.rest.request import (
@@ -28,10 +27,12 @@ class NamespacePolicy(NamedTuple):
     key: str
     type: type
     honoured: bool = False
-    unset: Any = None
+    unset: Callable[[AdminRequest], Any] = lambda ask: None
     """What is shown where nothing is set."""
     check: Callable[[Any], object] | None = None
     """Raises why a value of the right type may not be set."""
+    suits: Callable[[AdminRequest, Any], object] | None = None
+    """Raises why such a value may not be set at this broker."""
 
 
 def _check_expiration(minutes: int) -> None:
@@ -65,12 +66,17 @@ POLICIES = (
         "schema_compatibility_strategy",
         str,
         honoured=True,
-        unset="UNDEFINED",  # pulsar-admin fails at none
+        unset=lambda ask: "UNDEFINED",  # pulsar-admin fails at none
         check=strategy_named,
     ),
     NamespacePolicy("properties", "properties", dict, honoured=True),
     NamespacePolicy(
-        "replication", "replication_clusters", list, honoured=True, unset=[CLUSTER], check=only_this_cluster
+        "replication",
+        "replication_clusters",
+        list,
+        honoured=True,
+        unset=lambda ask: [ask.services.broker.ownership.cluster],
+        suits=only_this_cluster,
     ),
     NamespacePolicy("persistence", "persistence", dict, honoured=True),
     NamespacePolicy(
@@ -199,21 +205,40 @@ def _routes(policy: NamespacePolicy) -> tuple[RestRoute, ...]:
     async def read(ask: AdminRequest) -> Any:
         content = ask.services.broker.namespaces.content(ask.namespace)
         value = content.get(policy.key)
-        if not value and policy.unset is not None:
-            return policy.unset
-        return value.get(CLUSTER, value) if policy.key in _PER_CLUSTER and value is not None else value
+        if not value and (unset := policy.unset(ask)) is not None:
+            return unset
+        if policy.key in _PER_CLUSTER and value is not None:
+            return own_of(value, ask.services.broker.ownership.cluster) or None
+        return value
 
     async def write(ask: AdminRequest) -> None:
         value = typed(ask, policy.path, policy.type)
         if policy.check is not None:
             policy.check(value)
+        if policy.suits is not None:
+            policy.suits(ask, value)
         if policy.key in NAMESPACE_KEYS:
             decode_limits({policy.path: value}, {policy.path: NAMESPACE_KEYS[policy.key]}, strict=True)
-        kept = {CLUSTER: value} if policy.key in _PER_CLUSTER else value
-        await change(ask, lambda content: content.update({policy.key: kept}))
+        own = ask.services.broker.ownership.cluster
+
+        def edit(content: dict[str, Any]) -> None:
+            if policy.key in _PER_CLUSTER:
+                content[policy.key] = {**(content.get(policy.key) or {}), own: value}
+            else:
+                content[policy.key] = value
+
+        await change(ask, edit)
 
     async def remove(ask: AdminRequest) -> None:
-        await change(ask, lambda content: content.pop(policy.key, None))
+        own = ask.services.broker.ownership.cluster
+
+        def edit(content: dict[str, Any]) -> None:
+            if policy.key in _PER_CLUSTER:
+                (content.get(policy.key) or {}).pop(own, None)
+            else:
+                content.pop(policy.key, None)
+
+        await change(ask, edit)
 
     read.__doc__ = f"Give the namespace's {policy.path}{note}."
     write.__doc__ = f"Set the namespace's {policy.path}{note}."

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from magnetar.broker.namespaces import CLUSTER
 from magnetar.pulsar.rest.request import AdminRequest, RequiredLevel, RestError, RestRoute
 
 _NAME = re.compile(r"[-=:.\w]+", re.ASCII)
@@ -20,7 +19,7 @@ async def tenant(ask: AdminRequest) -> dict[str, Any]:
     """Return a tenant's admins and clusters."""
     _known(ask)
     roles = ask.services.broker.namespaces.admin_roles(ask.path["tenant"])
-    return {"adminRoles": sorted(roles), "allowedClusters": [CLUSTER]}
+    return {"adminRoles": sorted(roles), "allowedClusters": [ask.services.broker.ownership.cluster]}
 
 
 async def create(ask: AdminRequest) -> None:
@@ -70,9 +69,10 @@ def legal(name: str, what: str) -> str:
 
 async def _keep(ask: AdminRequest) -> None:
     content = ask.object()
-    clusters = content.get("allowedClusters") or [CLUSTER]
-    if not isinstance(clusters, list) or set(clusters) - {CLUSTER}:
-        raise RestError(412, f"Clusters do not exist: there is only {CLUSTER}")
+    own = ask.services.broker.ownership.cluster
+    clusters = content.get("allowedClusters") or [own]
+    if not isinstance(clusters, list) or set(clusters) - {own}:
+        raise RestError(412, f"Clusters do not exist: there is only {own}")
     roles = content.get("adminRoles") or []
     if not isinstance(roles, list) or not all(isinstance(role, str) and role.strip() for role in roles):
         raise RestError(412, "AdminRoles contains empty or invalid entries")

@@ -16,8 +16,8 @@ from magnetar.broker.limits import (
     Quota,
     Rate,
     decode_limits,
+    own_of,
 )
-from magnetar.broker.ownership import CLUSTER
 from magnetar.broker.policies import decode_auto_subscriptions
 from magnetar.broker.topic import Topic
 from magnetar.pulsar.policies import AUTO_SUBSCRIPTIONS, SCHEMA_STRATEGY, SCHEMAS_ENFORCED, TopicPolicies
@@ -40,6 +40,8 @@ class TopicPolicy(NamedTuple):
     """What its value must be; None for what ``check`` finds out itself."""
     check: Callable[[Any], object] | None = None
     """Raises why a value may not be set."""
+    suits: Callable[[AdminRequest, Any], object] | None = None
+    """Raises why a value may not be set at this broker."""
 
 
 def _dispatch(rate: Rate | None) -> dict[str, Any]:
@@ -112,7 +114,7 @@ def _own_or_namespaces(key: str) -> Callable[[AdminRequest, Topic], Any]:
     def applied(ask: AdminRequest, topic: Topic) -> Any:
         own = _own(ask, topic, key)
         said = ask.services.broker.namespaces.content(ask.namespace).get(key) if own is None else own
-        return said.get(CLUSTER, said) if isinstance(said, dict) else said
+        return own_of(said, ask.services.broker.ownership.cluster)
 
     return applied
 
@@ -180,7 +182,13 @@ POLICIES = (
         _own_or_namespaces("deduplicationSnapshotIntervalSeconds"),
         int,
     ),
-    TopicPolicy("replication", "replicationClusters", lambda ask, topic: [CLUSTER], list, only_this_cluster),
+    TopicPolicy(
+        "replication",
+        "replicationClusters",
+        lambda ask, topic: [ask.services.broker.ownership.cluster],
+        list,
+        suits=only_this_cluster,
+    ),
     # Nothing is replicated, however fast it might be.
     TopicPolicy(
         "replicatorDispatchRate",
@@ -289,6 +297,8 @@ def _endpoints(policy: TopicPolicy) -> tuple[tuple[str, str, Endpoint], ...]:
             raise RestError(400, f"{policy.path} is missing in the body")
         if policy.check is not None:
             policy.check(value)
+        if policy.suits is not None:
+            policy.suits(ask, value)
         most = ask.services.broker.settings.of(PulsarSettings).pulsar_max_message_size
         if policy.key == "maxMessageSize" and value > most:
             raise RestError(412, f"maxMessageSize must not be more than the broker's, {most}")
