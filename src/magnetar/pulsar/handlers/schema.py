@@ -59,7 +59,7 @@ async def get_or_create_schema(
     version = await connection.services.schemas.for_producer(topic.name, command.schema, connection.role)
     answer = BaseCommand(type=BaseCommand.GET_OR_CREATE_SCHEMA_RESPONSE)
     answer.getOrCreateSchemaResponse.request_id = command.request_id
-    answer.getOrCreateSchemaResponse.schema_version = version  # empty for none; Java's client fails without it
+    answer.getOrCreateSchemaResponse.schema_version = version  # empty for none: Java's client wants it
     connection.answer(answer)
 
 
