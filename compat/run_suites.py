@@ -15,6 +15,7 @@
     compat/run_suites.py --magnetar --suite rust-rdkafka --source DIR   a checkout of rust-rdkafka
     compat/run_suites.py --magnetar --suite sarama --source DIR         a checkout of Sarama
     compat/run_suites.py --magnetar --suite aiokafka --source DIR       a checkout of aiokafka
+    compat/run_suites.py --magnetar --suite pulsar-java                 Pulsar's own Java tests, which Maven brings
     compat/run_suites.py --magnetar --suite pulsar-rs --source DIR      a checkout of pulsar-rs
     compat/run_suites.py --bootstrap HOST:PORT --suite librdkafka --source DIR --all
     ... --test 0012_produce_consume
@@ -47,6 +48,7 @@ from suites.kafka_python import suite as kafka_python
 from suites.kafkajs import suite as kafkajs
 from suites.librdkafka import suite as librdkafka
 from suites.pulsar_go import suite as pulsar_go
+from suites.pulsar_java import suite as pulsar_java
 from suites.pulsar_python import suite as pulsar_python
 from suites.pulsar_rs import suite as pulsar_rs
 from suites.rust_rdkafka import suite as rust_rdkafka
@@ -62,6 +64,7 @@ SUITES: dict[str, ModuleType] = {
     "kafkajs": kafkajs,
     "librdkafka": librdkafka,
     "pulsar-go": pulsar_go,
+    "pulsar-java": pulsar_java,
     "pulsar-python": pulsar_python,
     "pulsar-rs": pulsar_rs,
     "rust-rdkafka": rust_rdkafka,
