@@ -77,6 +77,29 @@ async def test_a_namespace_says_whether_and_how_topics_are_made_by_asking() -> N
         assert (await client.ask(raw.producer(T))).type == PRODUCED
 
 
+async def test_who_does_not_ask_for_partitions_gets_a_topic_without_them() -> None:
+    """As from Pulsar: partitions are made for whoever asks how many there are."""
+    async with inside() as broker:
+        client = broker.client()
+        partitioned = {"allowAutoTopicCreation": True, "topicType": "partitioned", "defaultNumPartitions": 3}
+        await _policies(broker, autoTopicCreationOverride=partitioned)
+        assert (await client.ask(raw.producer(T))).type == PRODUCED
+        made = broker.broker.topic("t")
+        assert (made.partitions, made.partitioned) == (1, False)
+        assert (await client.ask(metadata(T))).partitionMetadataResponse.partitions == 0
+
+
+async def test_a_name_is_of_a_durable_subscription_or_of_one_that_is_not() -> None:
+    async with inside() as broker:
+        client = broker.client()
+        assert (await client.ask(raw.subscribe(T, "durable", 1))).type == DONE
+        assert (await client.ask(raw.subscribe(T, "reader", 2, durable=False))).type == DONE
+        for name, durable, kind in (("durable", False, "Durable"), ("reader", True, "NonDurable")):
+            refused = (await client.ask(raw.subscribe(T, name, 3, durable=durable))).error
+            assert refused.error == ServerError.NotAllowedError
+            assert refused.message == f"{kind} subscription with the same name already exists."
+
+
 @pytest.mark.parametrize("by_setting", [True, False])
 async def test_subscriptions_are_made_by_asking_only_where_that_is_allowed(by_setting: bool) -> None:
     said = {"allowAutoSubscriptionCreation": "false"} if by_setting else {}

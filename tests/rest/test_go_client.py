@@ -30,6 +30,15 @@ def test_a_subscription_may_be_called_subscription(http: httpx.Client) -> None:
     assert (refused.status_code, refused.headers["allow"]) == (405, "GET")
 
 
+def test_a_plus_in_a_path_is_a_space(http: httpx.Client) -> None:
+    """Java's clients write names as its ``URLEncoder`` does."""
+    topics = "/admin/v2/persistent/public/default"
+    assert http.put(f"{topics}/a+b%2Bc%26+d/partitions", content="2").status_code == 204
+    assert http.get(f"{topics}/partitioned").json() == ["persistent://public/default/a b+c& d"]
+    assert http.get(f"{topics}/a%20b%2Bc%26%20d/partitions").json()["partitions"] == 2
+    assert http.delete(f"{topics}/a+b%2Bc%26+d/partitions").status_code == 204
+
+
 @pytest.mark.parametrize(
     ("said", "why"),
     [

@@ -358,14 +358,15 @@ class PulsarTopic:
         found = self.subscriptions.get(wanted.subscription)
         if found is not None and found.consumers:
             if found.cursor.is_durable != wanted.durable:
-                raise ConsumerBusy("Durable subscription with the same name already exists.")
+                kind = "Durable" if found.cursor.is_durable else "NonDurable"
+                raise NotAllowed(f"{kind} subscription with the same name already exists.")
             if found.sub_type != wanted.sub_type:
                 raise ConsumerBusy(
                     f"Subscription is of different type: {SubType.Name(found.sub_type)} consumers are connected"
                 )
             return found
         if found is not None and found.cursor.is_durable and not wanted.durable:
-            raise ConsumerBusy("Durable subscription with the same name already exists.")
+            raise NotAllowed("Durable subscription with the same name already exists.")
         if found is not None:  # one that is not durable is between a seek and its reader's coming back
             found.abandoned_ms = None
             return self._as_wanted(found, wanted)

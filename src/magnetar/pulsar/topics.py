@@ -170,13 +170,11 @@ class PulsarTopics:
 
     async def _create(self, name: PulsarName, create: bool) -> Topic:
         check_namespace(self._broker, name)
-        wanted = self._broker.auto_topics(name.topic)
-        if name.partition is not None or not create or not wanted.allowed:
+        if name.partition is not None or not create or not self._broker.auto_topics(name.topic).allowed:
             raise TopicNotFound(f"Topic {name} does not exist")
         try:
-            return await self._broker.create_topic(
-                name.topic, wanted.partitions or 1, partitioned=wanted.partitions is not None
-            )
+            # Who wants partitions asks for how many there are, and makes them so; whoever comes without has one topic.
+            return await self._broker.create_topic(name.topic, 1, partitioned=False)
         except TopicExists:
             return self._broker.topic(str(name.topic))
 

@@ -8,6 +8,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import unquote_plus
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -122,13 +123,19 @@ def make_app(
 
 
 class _Path(StarletteRoute):
-    """A path gives way to another that knows the method: a subscription may be called ``subscription``."""
+    """A path gives way to another that knows the method: a subscription may be called ``subscription``.
+
+    Names in it are encoded as Java's ``URLEncoder`` does, so that a plus is a space.
+    """
 
     def __init__(self, path: str, view: _View) -> None:
         super().__init__(path, view)
         self._view = view
 
     def matches(self, scope: Any) -> tuple[Match, Any]:
+        raw = scope.get("raw_path") or b""
+        if b"+" in raw:
+            scope = {**scope, "path": unquote_plus(raw.decode("ascii"))}
         match, child = super().matches(scope)
         serves = match is not Match.FULL or self._view.route(scope["method"]) is not None
         return match if serves else Match.PARTIAL, child

@@ -9,6 +9,7 @@ import java.lang.reflect.Proxy;
 import java.net.URI;
 import java.net.URL;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -50,6 +51,9 @@ public abstract class MockedPulsarServiceBaseTest extends TestRetrySupport {
     private static final String HTTP_URL = System.getenv("MAGNETAR_HTTP");
     private static final Set<String> OUTSIDE =
         Set.of(CLUSTER, "public", "pulsar", "public/default", "public/functions", "pulsar/system", "public/__kafka");
+
+    /** What could not be deleted behind a test before. */
+    private static final Set<Object> LEFT = new HashSet<>();
 
     protected ServiceConfiguration conf = getDefaultConf();
     protected PulsarService pulsar;
@@ -126,7 +130,7 @@ public abstract class MockedPulsarServiceBaseTest extends TestRetrySupport {
             try {
                 return asked(part, method, with);
             } catch (PulsarAdminException.ConflictException error) {
-                if (method.getName().startsWith("create") && OUTSIDE.contains(with[0])) return null;
+                if (method.getName().startsWith("create") && (OUTSIDE.contains(with[0]) || LEFT.contains(with[0]))) return null;
                 throw error;
             }
         });
@@ -232,26 +236,28 @@ public abstract class MockedPulsarServiceBaseTest extends TestRetrySupport {
                 if (OUTSIDE.contains(namespace)) {
                     if (namespace.equals("public/default")) deleteTopics(namespace);
                 } else {
-                    quietly(() -> { admin.namespaces().deleteNamespace(namespace, true); return null; });
+                    quietly(namespace, () -> { admin.namespaces().deleteNamespace(namespace, true); return null; });
                 }
             }
-            if (!OUTSIDE.contains(tenant)) quietly(() -> { admin.tenants().deleteTenant(tenant, true); return null; });
+            if (!OUTSIDE.contains(tenant)) quietly(tenant, () -> { admin.tenants().deleteTenant(tenant, true); return null; });
         }
         for (String cluster : admin.clusters().getClusters())
-            if (!cluster.equals(CLUSTER)) quietly(() -> { admin.clusters().deleteCluster(cluster); return null; });
+            if (!cluster.equals(CLUSTER)) quietly(cluster, () -> { admin.clusters().deleteCluster(cluster); return null; });
         for (String name : admin.brokers().getAllDynamicConfigurations().keySet())
-            quietly(() -> { admin.brokers().deleteDynamicConfiguration(name); return null; });
+            quietly(name, () -> { admin.brokers().deleteDynamicConfiguration(name); return null; });
     }
 
     private void deleteTopics(String namespace) throws Exception {
-        for (String topic : admin.topics().getPartitionedTopicList(namespace)) quietly(() -> { admin.topics().deletePartitionedTopic(topic, true); return null; });
-        for (String topic : admin.topics().getList(namespace)) quietly(() -> { admin.topics().delete(topic, true); return null; });
+        for (String topic : admin.topics().getPartitionedTopicList(namespace)) quietly(topic, () -> { admin.topics().deletePartitionedTopic(topic, true); return null; });
+        for (String topic : admin.topics().getList(namespace)) quietly(topic, () -> { admin.topics().delete(topic, true); return null; });
     }
 
-    private static void quietly(Callable<Void> work) {
+    private static void quietly(String what, Callable<Void> work) {
         try {
             work.call();
+            LEFT.remove(what);
         } catch (Exception error) {
+            LEFT.add(what);
             System.err.println("cleaning: " + error);
         }
     }
