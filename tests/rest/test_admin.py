@@ -438,3 +438,35 @@ def test_the_page_describes_every_path(http: httpx.Client) -> None:
     described = sum(len(methods) for methods in page["paths"].values())
     assert described == len(ROUTES) + len(rest.ROUTES)
     assert all(method["summary"] for methods in page["paths"].values() for method in methods.values())
+
+
+def test_settings_are_changed_by_pulsars_names(http: httpx.Client) -> None:
+    root = "/admin/v2/brokers/configuration"
+    names = http.get(root).json()
+    assert {
+        "allowAutoTopicCreation",
+        "auto.create.topics.enable",
+        "loadBalancerSheddingIntervalMinutes",
+    } <= set(names)
+    assert http.get(f"{root}/runtime").json()["allowAutoTopicCreation"] == "True"
+    assert http.post(f"{root}/allowAutoTopicCreation/false").status_code == 204
+    assert http.get(f"{root}/values").json() == {
+        "auto.create.topics.enable": "false",
+        "allowAutoTopicCreation": "false",
+    }
+    assert http.get(f"{root}/runtime").json()["allowAutoTopicCreation"] == "False"
+    assert http.delete(f"{root}/allowAutoTopicCreation").status_code == 204
+    assert http.post(f"{root}/loadBalancerSheddingIntervalMinutes/2").status_code == 204
+    assert http.get(f"{root}/values").json() == {"load.shedding.interval.s": "120"}  # of another unit
+    assert http.delete(f"{root}/loadBalancerSheddingIntervalMinutes").status_code == 204
+    assert http.get(f"{root}/values").json() == {}
+    assert http.post(f"{root}/noSuchSetting/1").status_code == 412
+
+
+def test_where_metadata_is_kept_is_told(http: httpx.Client) -> None:
+    told = http.get("/admin/v2/brokers/internal-configuration").json()
+    assert told == {
+        "metadataStoreUrl": "sqlite:",
+        "configurationMetadataStoreUrl": "sqlite:",
+        "ledgersRootPath": "/ledgers",
+    }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from magnetar import __version__
 from magnetar.broker import web_common
-from magnetar.broker.setting import SettingDef, plain
+from magnetar.broker.cluster_settings import ClusterSettings
+from magnetar.broker.setting import Feed, SettingDef, plain
 from magnetar.broker.values import Kind
 from magnetar.pulsar.rest.request import (
     Address,
@@ -103,55 +104,85 @@ async def version(ask: AdminRequest) -> Reply:
 
 
 async def runtime_configuration(ask: AdminRequest) -> dict[str, str]:
-    """Return all settings as they are in force; secrets are left out."""
+    """Return all settings as they are in force, by Pulsar's names, too, where those have the same unit.
+
+    Secrets are left out.
+    """
     settings = ask.services.broker.settings
     return {
-        each.name: str(settings.value(field))
+        name: str(settings.value(field))
         for field, each in settings.declared.definitions.items()
         if each.kind is not Kind.PASSWORD
+        for name in _same(each)
     }
 
 
 async def dynamic_names(ask: AdminRequest) -> list[str]:
-    """List the settings that may be changed while the broker runs."""
-    return sorted(each.name for each in _definitions(ask) if each.dynamic)
+    """List the settings that may be changed while the broker runs, by Pulsar's names, too."""
+    return sorted(feed.name for each in _definitions(ask) if each.dynamic for feed in _feeds(each))
 
 
 async def dynamic_values(ask: AdminRequest) -> dict[str, str]:
-    """Return the settings that were changed while the broker ran."""
-    return dict(ask.services.broker.authority.dynamic.default)
+    """Return the settings that were changed while the broker ran; see `runtime_configuration` for their names."""
+    changed = ask.services.broker.authority.dynamic.default
+    names = {each.name: _same(each) for each in _definitions(ask)}
+    return {name: text for own, text in changed.items() for name in names.get(own, (own,))}
 
 
 async def set_dynamic(ask: AdminRequest) -> None:
     """Change a setting while the broker runs."""
-    new = {_setting_name(ask): ask.path["value"]}
-    await ask.services.broker.change_dynamic(lambda texts: texts | new, for_all=True)
+    name, convert = _setting(ask)
+    text = convert(ask.path["value"])
+    if text is None:  # by Pulsar's name it says the same as nothing
+        await _unset(ask, name)
+    else:
+        await ask.services.broker.change_dynamic(lambda texts: texts | {name: text}, for_all=True)
 
 
 async def unset_dynamic(ask: AdminRequest) -> None:
     """Take back what was changed while the broker ran."""
-    name = _setting_name(ask)
+    await _unset(ask, _setting(ask)[0])
+
+
+async def _unset(ask: AdminRequest, name: str) -> None:
     await ask.services.broker.change_dynamic(
         lambda texts: {each: text for each, text in texts.items() if each != name}, for_all=True
     )
 
 
 async def internal_configuration(ask: AdminRequest) -> dict[str, Any]:
-    """Return where the broker keeps metadata: in itself."""
-    return {
-        "metadataStoreUrl": "sqlite",
-        "configurationMetadataStoreUrl": "sqlite",
-        "ledgersRootPath": "/ledgers",
-    }
+    """Return where the broker keeps metadata, and messages if bookies do."""
+    settings = ask.services.broker.settings
+    url = settings.node.metadata_url
+    found = {"metadataStoreUrl": url, "configurationMetadataStoreUrl": url, "ledgersRootPath": "/ledgers"}
+    if settings.node.storage_url.startswith("bookkeeper:"):
+        bookies = settings.of(ClusterSettings).bookkeeper_metadata_url
+        found["bookkeeperMetadataServiceUri"] = bookies or f"zk://{url.removeprefix('zk:')}/ledgers"
+    return found
 
 
 def _definitions(ask: AdminRequest) -> Iterable[SettingDef]:
     return ask.services.broker.settings.declared.definitions.values()
 
 
-def _setting_name(ask: AdminRequest) -> str:
+def _feeds(definition: SettingDef) -> tuple[Feed, ...]:
+    """Return a setting's own name and Pulsar's."""
+    return (Feed(definition.name), *definition.pulsar)
+
+
+def _same(definition: SettingDef) -> list[str]:
+    """Return the names by which its value is told as it is."""
+    return [feed.name for feed in _feeds(definition) if feed.convert is str]
+
+
+def _setting(ask: AdminRequest) -> tuple[str, Callable[[str], str | None]]:
+    """Return the name of the setting that is meant, and what becomes of its text; an unknown one is as it is."""
     wanted = plain(ask.path["name"])
-    return next((each.name for each in _definitions(ask) if plain(each.name) == wanted), ask.path["name"])
+    for each in _definitions(ask):
+        for feed in _feeds(each):
+            if plain(feed.name) == wanted:
+                return each.name, feed.convert
+    return ask.path["name"], str
 
 
 def _known(ask: AdminRequest) -> None:

@@ -2,6 +2,7 @@ package org.apache.pulsar.broker.auth;
 
 import static org.mockito.Mockito.mock;
 
+import java.lang.reflect.Field;
 import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
@@ -37,7 +38,7 @@ import org.testng.SkipException;
 /**
  * Takes the place of the class of this name that Pulsar's own tests begin with, which starts a broker in their process.
  * Here they are given clients of a broker that serves already: MAGNETAR_PULSAR and MAGNETAR_HTTP say where. A test that asks for
- * the broker's insides, or for another configuration, is skipped. What a test has made is deleted behind it.
+ * the broker's insides is skipped; what it configures is told to the broker where that can be while it serves. What a test has made is deleted behind it.
  */
 public abstract class MockedPulsarServiceBaseTest extends TestRetrySupport {
     public static final String BROKER_KEYSTORE_FILE_PATH = "";
@@ -112,6 +113,7 @@ public abstract class MockedPulsarServiceBaseTest extends TestRetrySupport {
         customizeNewPulsarAdminBuilder(builder);
         admin = begun(builder.build());
         deleteAll();
+        configure();
         brokerUrl = new URL(HTTP_URL);
         lookupUrl = new URI(isTcpLookup ? SERVICE_URL : HTTP_URL);
         pulsar = mock(PulsarService.class, this::insides);
@@ -245,6 +247,19 @@ public abstract class MockedPulsarServiceBaseTest extends TestRetrySupport {
             if (!cluster.equals(CLUSTER)) quietly(cluster, () -> { admin.clusters().deleteCluster(cluster); return null; });
         for (String name : admin.brokers().getAllDynamicConfigurations().keySet())
             quietly(name, () -> { admin.brokers().deleteDynamicConfiguration(name); return null; });
+    }
+
+    /** Have the broker told what the test has configured, as far as a broker that serves can be told. */
+    private void configure() throws Exception {
+        ServiceConfiguration released = new ServiceConfiguration();
+        List<String> known = admin.brokers().getDynamicConfigurationNames();
+        for (Field field : ServiceConfiguration.class.getDeclaredFields()) {
+            if (!known.contains(field.getName())) continue;
+            field.setAccessible(true);
+            Object value = field.get(conf);
+            if (value != null && !value.equals(field.get(released)))
+                quietly(field.getName(), () -> { admin.brokers().updateDynamicConfiguration(field.getName(), value.toString()); return null; });
+        }
     }
 
     private void deleteTopics(String namespace) throws Exception {
