@@ -86,7 +86,8 @@ def test_what_is_not_done_is_refused_with_405(
 @pytest.mark.parametrize(
     ("method", "path", "body", "why"),
     [
-        ("PUT", "/admin/v2/tenants/blank", {"adminRoles": ["ann", " "]}, "empty or invalid entries"),
+        ("PUT", "/admin/v2/tenants/blank", {"adminRoles": ["ann", " "]}, "whitespace in the beginning or end."),
+        ("PUT", "/admin/v2/tenants/blank", {"adminRoles": [" ann"]}, "whitespace in the beginning or end."),
         ("PUT", "/admin/v2/tenants/blank", {"adminRoles": "ann"}, "empty or invalid entries"),
         ("PUT", "/admin/v2/namespaces/refuses/a%20b", None, "name is not valid"),
         ("POST", f"{NAMESPACE}/schemaAutoUpdateCompatibilityStrategy", "Sometimes", "Sometimes is none of"),

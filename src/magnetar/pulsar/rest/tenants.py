@@ -74,9 +74,11 @@ async def _keep(ask: AdminRequest) -> None:
     if not isinstance(clusters, list) or set(clusters) - {own}:
         raise RestError(412, f"Clusters do not exist: there is only {own}")
     roles = content.get("adminRoles") or []
-    if not isinstance(roles, list) or not all(isinstance(role, str) and role.strip() for role in roles):
+    if not isinstance(roles, list) or not all(isinstance(role, str) for role in roles):
         raise RestError(412, "AdminRoles contains empty or invalid entries")
-    await ask.services.broker.namespaces.set_admin_roles(ask.path["tenant"], [role.strip() for role in roles])
+    if not all(role and role == role.strip() for role in roles):
+        raise RestError(412, "AdminRoles contains whitespace in the beginning or end.")
+    await ask.services.broker.namespaces.set_admin_roles(ask.path["tenant"], roles)
 
 
 def _known(ask: AdminRequest) -> None:
