@@ -30,6 +30,22 @@ def test_a_subscription_may_be_called_subscription(http: httpx.Client) -> None:
     assert (refused.status_code, refused.headers["allow"]) == (405, "GET")
 
 
+def test_a_subscription_is_made_with_its_topic_where_topics_are_made_by_asking(http: httpx.Client) -> None:
+    topics = "/admin/v2/persistent/public/default"
+    latest = {"ledgerId": 2**63 - 1, "entryId": 2**63 - 1}
+    assert http.put(f"{topics}/alone/subscription/s", json=latest).status_code == 204
+    assert http.get(f"{topics}/alone/subscriptions").json() == ["s"]
+    assert http.get(f"{topics}/alone/partitions").json()["partitions"] == 0
+    partitioned = {"allowAutoTopicCreation": True, "topicType": "partitioned", "defaultNumPartitions": 3}
+    assert http.post(AUTO, json=partitioned).status_code == 204
+    assert http.put(f"{topics}/parted/subscription/s", json=latest).status_code == 204
+    assert http.get(f"{topics}/parted/partitions").json()["partitions"] == 3
+    assert http.post(AUTO, json={"allowAutoTopicCreation": False}).status_code == 204
+    assert http.put(f"{topics}/nowhere/subscription/s", json=latest).status_code == 404
+    assert http.delete(AUTO).status_code == 204
+    assert http.delete(f"{topics}/parted/partitions", params={"force": True}).status_code == 204
+
+
 def test_a_plus_in_a_path_is_a_space(http: httpx.Client) -> None:
     """Java's clients write names as its ``URLEncoder`` does."""
     topics = "/admin/v2/persistent/public/default"
