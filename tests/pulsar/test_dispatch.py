@@ -35,7 +35,7 @@ from magnetar.pulsar.dispatch import deliveries
 from magnetar.pulsar.dispatch.acknowledgements import Acknowledgements
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.consumer import Consumer
-from magnetar.pulsar.dispatch.deliveries import HASH_RANGE, Deliveries, Delivery, Place
+from magnetar.pulsar.dispatch.deliveries import HASH_RANGE, Deliveries, Delivery, Place, sticky_hash
 from magnetar.pulsar.dispatch.key_shared import KeyShared
 from magnetar.pulsar.dispatch.keys import Division, Halves, HashRanges
 from magnetar.pulsar.dispatch.linked import LinkedWork
@@ -416,6 +416,32 @@ async def test_sticky_ranges_are_checked() -> None:
         with pytest.raises(ConsumerAssignError):
             sticky.add(Consumer(Ear(), 2, "b", -1, hash_ranges=ranges))
     sticky.add(Consumer(Ear(), 3, "c", -1, hash_ranges=((101, 65535),)))
+
+
+async def test_a_reader_gets_the_hashes_that_it_wants_alone() -> None:
+    home = await house("exclusive")
+    keys = [f"key {number}" for number in range(40)]
+    for number, key in enumerate(keys):
+        home.write(number, partition_key=key)
+    wanted = {
+        n for n, key in enumerate(keys) if sticky_hash(MessageMetadata(partition_key=key)) <= HASH_RANGE // 2
+    }
+    assert 5 < len(wanted) < 35
+    ear = Ear()
+    consumer = Consumer(
+        ear, 1, "reader", -1, hash_ranges=((0, HASH_RANGE // 4), (HASH_RANGE // 4 + 1, HASH_RANGE // 2))
+    )
+    home.subscription.add(consumer)
+    home.subscription.flow(consumer, 100)
+    await settle()
+    assert [int(text) for _, text, _ in ear.heard] == sorted(wanted)
+    assert consumer.permits == 100 - len(wanted), "what is passed over is not counted"
+    home.subscription.remove(consumer)
+    with pytest.raises(ConsumerAssignError):
+        home.subscription.add(Consumer(Ear(), 2, "other", -1, hash_ranges=((5, 1),)))
+    _, ear = home.join(100)
+    await settle()
+    assert len(ear.heard) == len(keys), "who names no hashes gets all"
 
 
 class Counted(int):

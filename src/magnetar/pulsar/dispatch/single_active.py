@@ -9,7 +9,8 @@ from magnetar.broker.transactions import Ack, TxnId
 from magnetar.ledger.cursor import Cursor
 from magnetar.pulsar.dispatch.base import SubType, chosen, tell_chosen
 from magnetar.pulsar.dispatch.consumer import Consumer
-from magnetar.pulsar.dispatch.deliveries import Place
+from magnetar.pulsar.dispatch.deliveries import Place, sticky_hash
+from magnetar.pulsar.dispatch.keys import HashRanges
 from magnetar.pulsar.dispatch.reading import Readings
 from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.errors import NotAllowed
@@ -22,11 +23,19 @@ class SingleActive(Subscription):
         super().__init__(name, cursor, readings)
         self.sub_type = sub_type
         self._active: Consumer | None = None
+        self._only: HashRanges | None = None
+        """The hashes of keys that an exclusive reader wants; it gets all if it names none."""
+
+    def check(self, consumer: Consumer) -> None:
+        super().check(consumer)
+        _only(consumer)
 
     def _added(self, consumer: Consumer) -> None:
+        self._only = _only(consumer)
         self._choose(consumer)
 
     def _removed(self, consumer: Consumer) -> None:
+        self._only = None
         self._choose(None)
 
     def _choose(self, newcomer: Consumer | None) -> None:
@@ -59,6 +68,8 @@ class SingleActive(Subscription):
             outbox = self._new_outbox()
             while self._ahead and consumer.permits > 0 and not outbox.is_full:
                 delivery = self._ahead.popleft()
+                if self._only is not None and self._only.owner(sticky_hash(delivery.metadata)) is None:
+                    continue  # passed over, not acknowledged: as in Pulsar
                 remaining = self.acks.remaining(delivery.place, delivery.messages)
                 consumer.permits -= delivery.messages if remaining is None else remaining.bit_count()
                 if delivery.messages > 1:
@@ -85,3 +96,12 @@ class SingleActive(Subscription):
         if consumer is not self._active:
             raise NotAllowed("only the active consumer may acknowledge")
         super().acknowledge_up_to(consumer, place, remaining)
+
+
+def _only(consumer: Consumer) -> HashRanges | None:
+    """Return the hashes that alone are wanted; raise ``ConsumerAssignError`` for ranges that cannot be."""
+    if not consumer.hash_ranges:
+        return None
+    ranges = HashRanges()
+    ranges.add(consumer)
+    return ranges

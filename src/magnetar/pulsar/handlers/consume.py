@@ -139,7 +139,11 @@ def _division(connection: PulsarConnection, command: CommandSubscribe) -> Divisi
 
 
 async def _ranges(command: CommandSubscribe) -> tuple[tuple[int, int], ...]:
-    if command.subType != SubType.Key_Shared or command.keySharedMeta.keySharedMode != KeySharedMode.STICKY:
+    """Return the hashes that a consumer of Key_Shared brings, or that alone a reader wants."""
+    reads = command.subType == SubType.Exclusive and command.keySharedMeta.hashRanges
+    if command.keySharedMeta.keySharedMode != KeySharedMode.STICKY or not (
+        reads or command.subType == SubType.Key_Shared
+    ):
         return ()
     check_count(len(command.keySharedMeta.hashRanges))
     ranges: list[tuple[int, int]] = []
