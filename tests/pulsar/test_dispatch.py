@@ -418,6 +418,18 @@ async def test_sticky_ranges_are_checked() -> None:
     sticky.add(Consumer(Ear(), 3, "c", -1, hash_ranges=((101, 65535),)))
 
 
+async def test_a_time_is_that_of_publication() -> None:
+    """Clients seek to what a message tells; when the broker stored it is some time later."""
+    home = await house("exclusive")
+    for number in range(20):
+        home.write(number, publish_time=1_000 + number // 2)
+    places = Places(home.log)
+    ledgers = home.log.ledgers()
+    for time_ms, number in ((1, 0), (1_000, 0), (1_003, 6), (1_009, 18)):
+        assert await places.at(time_ms) == Position(ledgers[0].ledger_id, number)
+    assert await places.at(1_010) == await places.end()
+
+
 async def test_a_reader_gets_the_hashes_that_it_wants_alone() -> None:
     home = await house("exclusive")
     keys = [f"key {number}" for number in range(40)]

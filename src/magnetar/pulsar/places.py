@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from magnetar.broker.decided import last_message
 from magnetar.ledger.port import ManagedLedger, Position, StoredEntry
-from magnetar.records.entry import index_of
+from magnetar.records.compression import Buffer
+from magnetar.records.entry import decode_entry, index_of
 
 
 class Places:
@@ -65,10 +68,15 @@ class Places:
         return entries
 
     async def at(self, timestamp_ms: int) -> Position:
-        """Return the first entry that was stored at that time or later, or the end."""
-        found = await self._log.find_first(
-            lambda entry: index_of(entry.data).broker_timestamp >= timestamp_ms
-        )
+        """Return the first entry that was published at that time or later, or the end; its producer says when.
+
+        Clients seek to the time that a message tells. That it grows from message to message is taken for granted, as by
+        Pulsar.
+        """
+        return await self._first(lambda data: decode_entry(data).message.publish_time >= timestamp_ms)
+
+    async def _first(self, is_late: Callable[[Buffer], bool]) -> Position:
+        found = await self._log.find_first(lambda entry: is_late(entry.data))
         return await self.end() if found is None else Position(found.ledger_id, found.entry_id)
 
     async def last_message(self, *, compacted: bool = False) -> StoredEntry | None:
@@ -95,5 +103,5 @@ class Places:
 
     async def last_before(self, timestamp_ms: int) -> Position | None:
         """Return the place of the last entry that was stored before that time, or None if there are no ledgers."""
-        position = await self.at(timestamp_ms)
+        position = await self._first(lambda data: index_of(data).broker_timestamp >= timestamp_ms)
         return None if position.ledger_id < 0 else Position(position.ledger_id, position.entry_id - 1)
