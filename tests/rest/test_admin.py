@@ -10,7 +10,8 @@ from typing import Any
 import httpx
 import pulsar
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.process import BrokerProcess
 
@@ -291,16 +292,35 @@ def test_a_topic_made_with_one_partition_gets_more_and_keeps_its_clients(
     assert {consumer.receive(10_000).data() for _ in range(2)} == {b"1", b"2"}
 
 
+def test_trim_has_retention_look_at_once(http: httpx.Client, house: BrokerProcess, topic: str) -> None:
+    produce(house, topic, b"1", b"2")
+    assert http.post(f"{path_of(topic)}/trim").status_code == 204
+    assert ends(house, topic) == (0, 2)
+    config = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    for name in ("retention.ms", "segment.ms"):
+        config.add_incremental_config(ConfigEntry(name, "1", incremental_operation=AlterConfigOpType.SET))
+    admin = AdminClient({"bootstrap.servers": house.address})
+    admin.incremental_alter_configs([config])[config].result(10)
+    for _ in range(2):  # the first ends a ledger that is old, the second lets go of it
+        time.sleep(0.01)
+        assert http.post(f"{path_of(topic)}/trim").status_code == 204
+    assert ends(house, topic) == (2, 2)
+
+
+def ends(house: BrokerProcess, topic: str) -> tuple[int, int]:
+    """Return the first offset and the one behind the last."""
+    consumer = Consumer({"bootstrap.servers": house.address, "group.id": topic})
+    try:
+        first, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
+    finally:
+        consumer.close()
+    return first, end
+
+
 def test_truncate_lets_go_of_everything(http: httpx.Client, house: BrokerProcess, topic: str) -> None:
     produce(house, topic, b"1", b"2")
     assert http.delete(f"{path_of(topic)}/truncate").status_code == 204
-    consumer = Consumer(
-        {"bootstrap.servers": house.address, "group.id": topic, "auto.offset.reset": "earliest"}
-    )
-    from confluent_kafka import TopicPartition
-
-    assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10) == (2, 2)
-    consumer.close()
+    assert ends(house, topic) == (2, 2)
 
 
 # -- schemas, metrics, and what is wrong

@@ -131,6 +131,11 @@ async def truncate(ask: AdminRequest) -> None:
     raise RestError(412, "unsupport truncate")
 
 
+async def trim(ask: AdminRequest) -> None:
+    """Refuse: nothing is kept."""
+    raise RestError(412, "Trim on a non-persistent topic is not allowed")
+
+
 async def stats(ask: AdminRequest) -> dict[str, Any]:
     """Return a topic's producers, subscriptions, rates, and what was dropped."""
     return as_asked(ask, topic_stats(await one(ask)))
@@ -251,6 +256,7 @@ ROUTES = (
         delete=delete,
         unload=unload,
         truncate=truncate,
+        trim=trim,
     ),
     RestRoute("GET", _ROOT, topics, _TENANT),
     RestRoute("GET", f"{_ROOT}/stats", stats, _SEES),

@@ -176,6 +176,13 @@ async def truncate(ask: AdminRequest) -> None:
         await topic.log.trim(topic.log.high_watermark)
 
 
+async def trim(ask: AdminRequest) -> None:
+    """Let go now of what retention no longer holds; that is looked at from time to time anyway."""
+    for topic in await every(ask):
+        if "delete" in topic.topic.config.cleanup_policy:
+            await topic.log.retain(ask.services.clock())
+
+
 async def permissions(ask: AdminRequest) -> dict[str, list[str]]:
     """Return what roles may do with a topic."""
     return as_json(ask.services.broker.security.permissions.of_topic(ask.topic.topic))
@@ -345,6 +352,7 @@ def managing(
     delete: Endpoint,
     unload: Endpoint,
     truncate: Endpoint,
+    trim: Endpoint,
 ) -> tuple[RestRoute, ...]:
     """Return the routes that topics have whether they are persistent or not; the endpoints are the domain's own."""
     namespace = f"/{domain}/{{tenant}}/{{namespace}}"
@@ -360,6 +368,7 @@ def managing(
         RestRoute("DELETE", f"{topic}/partitions", delete, _TENANT),
         RestRoute("PUT", f"{topic}/unload", unload, _TENANT),
         RestRoute("DELETE", f"{topic}/truncate", truncate, _TENANT),
+        RestRoute("POST", f"{topic}/trim", trim, _TENANT),
         RestRoute("GET", f"{topic}/permissions", permissions, _TENANT),
         RestRoute("POST", f"{topic}/permissions/{{role}}", grant, _TENANT),
         RestRoute("DELETE", f"{topic}/permissions/{{role}}", revoke, _TENANT),
@@ -381,6 +390,7 @@ ROUTES = (
         delete=delete,
         unload=unload,
         truncate=truncate,
+        trim=trim,
     ),
     RestRoute("GET", f"{_ROOT}/properties", properties, _TENANT),
     RestRoute("PUT", f"{_ROOT}/properties", set_properties, _TENANT),
