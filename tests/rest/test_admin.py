@@ -483,6 +483,26 @@ def test_settings_are_changed_by_pulsars_names(http: httpx.Client) -> None:
     assert http.post(f"{root}/noSuchSetting/1").status_code == 412
 
 
+@pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
+def test_limits_of_all_topics_are_changed_while_the_broker_runs(
+    http: httpx.Client, house: BrokerProcess, topic: str, domain: str
+) -> None:
+    root = "/admin/v2/brokers/configuration"
+    client = pulsar.Client(
+        f"pulsar://{house.served['pulsar'][0]}", logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
+    )
+    name = f"{domain}://public/default/{topic}"
+    client.create_producer(name, "first")
+    assert http.post(f"{root}/maxProducersPerTopic/1").status_code == 204
+    with pytest.raises(pulsar.ProducerBusy):
+        client.create_producer(name, "second")
+    with pytest.raises(pulsar.ProducerBusy):  # opened afterwards
+        [client.create_producer(f"{name}-later", f"number {each}") for each in range(2)]
+    assert http.delete(f"{root}/maxProducersPerTopic").status_code == 204
+    client.create_producer(name, "second")
+    client.close()
+
+
 def test_where_metadata_is_kept_is_told(http: httpx.Client) -> None:
     told = http.get("/admin/v2/brokers/internal-configuration").json()
     assert told == {

@@ -19,6 +19,7 @@ def _bound(pulsar: str, doc: str, *, size: bool = False) -> int:
         f"{doc}; 0 for no bound. {_POLICY}",
         unit="bytes" if size else "",
         rule=at_least(0),
+        dynamic=True,
         pulsar=(pulsar,),
     )
 

@@ -175,6 +175,7 @@ class NonPersistentTopics:
         self._broker = broker
         self._policies = policies
         broker.namespaces.changed.append(self._namespaces_changed)
+        broker.events.settings_changed.append(lambda _: self._namespaces_changed())
         self._clock = clock
         self._partitioned: dict[TopicName, Topic] = {}
         self._open: dict[tuple[TopicName, int], NonPersistentTopic] = {}
