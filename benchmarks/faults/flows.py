@@ -354,7 +354,9 @@ class Sequence(Flow):
                 self.book.violate(f"{self.line.name}: {number} failed: {result}")
                 return
             self._pulse.beat()
-            self.line.acknowledge(number, (place.ledger_id(), place.entry_id(), place.batch_index()))
+            told = place.ledger_id(), place.entry_id(), place.batch_index()
+            # What came a second time is acknowledged without a place.
+            self.line.acknowledge(number, told if told[0] >= 0 else None)
 
         return done
 
