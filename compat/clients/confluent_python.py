@@ -202,7 +202,9 @@ def idempotent(bootstrap: str) -> None:
 def sent_twice(bootstrap: str) -> str:
     topic = new_topic(bootstrap, "twice", 3)
     lost = int(control("lost"))
-    config = {"enable.idempotence": True, "batch.num.messages": 50, "retry.backoff.ms": 20}
+    # Each connection that is cut early doubles the wait before the next, up to 10 s by default: 20 take minutes.
+    config = {"enable.idempotence": True, "batch.num.messages": 50, "retry.backoff.ms": 20,
+              "reconnect.backoff.max.ms": 200}  # fmt: skip
     produce(lossy(), topic, [{"value": value} for value in numbered(b"idempotent", 4000)], **config)
     lost = int(control("lost")) - lost
     got = read_topic(bootstrap, topic, 4000, 3)
