@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import confluent_kafka as ck
@@ -16,13 +14,6 @@ from tests.ownership.process import MovingBroker
 RECORDS = 1000
 LEFT_OFF = 400
 UNASKED_S = 10.0
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[MovingBroker]:
-    made = MovingBroker(tmp_path)
-    yield made
-    made.kill()
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

@@ -8,9 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 
 import pulsar
 import pytest
@@ -32,13 +30,6 @@ from tests.ownership.process import SEED, MovingBroker
 
 MOVES = int(os.environ.get("MAGNETAR_MOVES", "30"))
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300 + 2 * MOVES)]
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[MovingBroker]:
-    made = MovingBroker(tmp_path)
-    yield made
-    made.kill()
 
 
 def check_order(topic: str, told: Told, acknowledged: Told, *, once: bool, resends_in_order: bool) -> None:

@@ -27,7 +27,10 @@ def test_a_map_of_clusters_is_read_for_ones_own() -> None:
     }
     found = decode_limits(content, NAMESPACE_KEYS, "house")
     assert found.dispatch_rate == Rate(10, 0, 1)
-    assert decode_limits(content, NAMESPACE_KEYS, "third").dispatch_rate in (None, Rate())
+    assert decode_limits(content, NAMESPACE_KEYS, "third").dispatch_rate is None, (
+        "the broker's own rate is in force"
+    )
+    assert decode_limits({"topicDispatchRate": {}}, NAMESPACE_KEYS, "house").dispatch_rate is None
 
 
 @pytest.fixture

@@ -160,13 +160,13 @@ def decode_limits(
     """
     found: dict[str, Any] = {}
     for key, name in keys.items():
-        value = content.get(key)
+        value = own_of(content.get(key), cluster) if name in _RATES else content.get(key)
         if value is None:
             continue
         if name == "quotas":
             found |= _quotas(key, value)
         elif name in _RATES:
-            found[name] = _rate(key, own_of(value, cluster), *_RATES[name], strict=strict)
+            found[name] = _rate(key, value, *_RATES[name], strict=strict)
         elif name in _OBJECTS:
             try:
                 found[name] = _OBJECTS[name](key, value)
@@ -196,9 +196,9 @@ def whole_number(key: str, value: Any, least: int | None = None) -> int:
 
 
 def own_of(value: Any, cluster: str) -> Any:
-    """Return what a map of clusters says of this one, {} if nothing, and what is no such map as it is."""
-    if isinstance(value, Mapping) and value and all(isinstance(each, Mapping) for each in value.values()):
-        return value.get(cluster, {})
+    """Return what a map of clusters says of this one, None for nothing, and what is no such map as it is."""
+    if isinstance(value, Mapping) and all(isinstance(each, Mapping) for each in value.values()):
+        return value.get(cluster)
     return value
 
 

@@ -82,20 +82,19 @@ class BrokerService:
         engine = self._storage.engine
         engine.on_failed = self._storage_failed
         ownership, store = self._ownership, self._storage.store
+        node, cluster = self.settings.node, self.settings.of(ClusterSettings).cluster_name
+        if ownership is None:
+            await check_cluster(store, node.metadata_url, cluster)
         if self._worker is not None:
             by_protocol = {
                 each.protocol_name: listeners for each, listeners in zip(self.handlers, wanted, strict=True)
             }
-            cluster = self.settings.of(ClusterSettings).cluster_name
-            await check_cluster(store, self.settings.node.metadata_url, cluster)
             ownership = self._cluster = self._worker.ownership(self.settings, store, by_protocol)
-        elif ownership is None and self.settings.node.metadata_url.startswith("zk:"):
+        elif ownership is None and node.metadata_url.startswith("zk:"):
             from magnetar.broker.cluster_ownership import of_cluster  # a broker alone needs none of it
 
             ownership = self._cluster = of_cluster(self.settings, store)
         elif ownership is None:
-            node, cluster = self.settings.node, self.settings.of(ClusterSettings).cluster_name
-            await check_cluster(store, node.metadata_url, cluster)
             ownership = SoleOwner(node.node_id, node.broker_rack, cluster, epoch=await outgrown(store))
         if self._cluster is not None:
             await self._cluster.start()

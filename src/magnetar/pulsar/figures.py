@@ -117,6 +117,7 @@ class PulsarFigures:
             settings.metrics_max_lines_per_figure,
         )
         cluster = self._broker.ownership.cluster
+        within = f'cluster="{escaped(cluster)}"'
         topics: list[tuple[Any, ...]] = []
         subscriptions: list[tuple[Any, ...]] = []
         namespaces: dict[str, _Sums] = {}
@@ -126,7 +127,7 @@ class PulsarFigures:
                 yield None
                 continue
             namespaces.setdefault(namespace, _Sums()).add(values)
-            labels = f'cluster="{escaped(cluster)}",namespace="{namespace}",topic="{escaped(name)}"'
+            labels = f'{within},namespace="{namespace}",topic="{escaped(name)}"'
             if in_full and len(topics) < most:
                 topics.append((f"{{{labels}}}", *values))
             else:

@@ -24,7 +24,6 @@ from magnetar.broker.limits import (
 )
 from magnetar.broker.names import TopicName
 from magnetar.broker.policies import decode_auto_subscriptions
-from magnetar.broker.settings import Settings
 from magnetar.broker.topic import Topic
 from magnetar.metadata import MUST_NOT_EXIST, Delete, MetadataCorrupt, Put, Stored
 from magnetar.pulsar.limit_settings import PulsarLimitSettings
@@ -49,8 +48,6 @@ class TopicPolicies:
         self._broker = broker
         self._known: dict[str, tuple[dict[str, Any], int]] = {}
         """By path: what is stored, and its version."""
-        self._said: tuple[Settings, Limits] = broker.settings, _defaults(broker)
-        """What the broker's settings say, and which those were."""
         self.changed: Callable[[TopicName], None] = lambda topic: None
 
     # Following what is stored.
@@ -106,9 +103,7 @@ class TopicPolicies:
     def limits(self, topic: Topic) -> Limits:
         """Return what is in force for a topic."""
         own = decode_limits(self.content(topic.name), TOPIC_KEYS)
-        if self._said[0] is not self._broker.settings:  # some were changed
-            self._said = self._broker.settings, _defaults(self._broker)
-        return own.over(self._broker.topic_policies(topic).limits.over(self._said[1]))
+        return own.over(self._broker.topic_policies(topic).limits.over(_defaults(self._broker)))
 
     def schema_strategy(self, topic: TopicName) -> str | None:
         """Return which schemas may follow which, as the topic or its namespace says it; None where neither does."""

@@ -169,12 +169,26 @@ class PulsarTopics:
         return await self.open(topic, index)
 
     async def _create(self, name: PulsarName, create: bool) -> Topic:
-        check_namespace(self._broker, name)
-        if name.partition is not None or not create or not self._broker.auto_topics(name.topic).allowed:
+        if not create:
+            check_namespace(self._broker, name)
             raise TopicNotFound(f"Topic {name} does not exist")
+        # Who wants partitions asks for how many there are, and makes them so; whoever comes without has one topic.
+        return await self.make(name, with_partitions=False)
+
+    async def make(self, name: PulsarName, *, with_partitions: bool) -> Topic:
+        """Make a topic by asking for it, with the partitions that its namespace says, or without any.
+
+        Raises ``TopicNotFound`` where that is not allowed, or ``NamespaceNotFound``.
+        """
+        check_namespace(self._broker, name)
+        wanted = self._broker.auto_topics(name.topic)
+        if name.partition is not None or not wanted.allowed:
+            raise TopicNotFound(f"Topic {name} does not exist")
+        partitions = wanted.partitions if with_partitions else None
         try:
-            # Who wants partitions asks for how many there are, and makes them so; whoever comes without has one topic.
-            return await self._broker.create_topic(name.topic, 1, partitioned=False)
+            return await self._broker.create_topic(
+                name.topic, partitions or 1, partitioned=partitions is not None
+            )
         except TopicExists:
             return self._broker.topic(str(name.topic))
 

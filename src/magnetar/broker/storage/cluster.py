@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from magnetar.broker.cluster_settings import ClusterSettings
 from magnetar.broker.errors import InvalidConfig
-from magnetar.broker.identity import check_cluster
 from magnetar.broker.settings import Settings
 from magnetar.broker.storage.factories import MetadataStoreFactory, StorageEngineFactory
 from magnetar.broker.storage.tiering import make_tiers
@@ -74,18 +73,12 @@ class ZooKeeperStores(MetadataStoreFactory):
         if settings.node.storage_url.startswith("bookkeeper:"):
             # To start a JVM takes Python's lock for seconds, in which a session would be lost.
             await _started_jvm(cluster)
-        store = await ZooKeeperStore.open(
+        return await ZooKeeperStore.open(
             address.hosts,
             address.root,
             session_seconds=cluster.metadata_session_ms / 1000,
             security=zookeeper_security(cluster),
         )
-        try:
-            await check_cluster(store, url, cluster.cluster_name)
-        except BaseException:
-            await store.close()
-            raise
-        return store
 
 
 def zookeeper_security(cluster: ClusterSettings) -> ZooKeeperSecurity:

@@ -46,7 +46,7 @@ async def offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> 
         return OffsetFetchResponse(
             groups=[await _group(asked, context) async for asked in paced(once(request.groups))]
         )
-    return await _old_answer(await _group(await _as_group(request), context), request, context.api_version)
+    return await _old_answer(await _group(await _as_group(request), context))
 
 
 async def _group(asked: OffsetFetchRequestGroup, context: RequestContext) -> OffsetFetchResponseGroup:
@@ -62,7 +62,7 @@ async def _group(asked: OffsetFetchRequestGroup, context: RequestContext) -> Off
         return OffsetFetchResponseGroup(
             group_id=asked.group_id,
             error_code=refused.code,
-            topics=await _asked_again(asked, refused.code, context.api_version),
+            topics=await _refused_rows(asked, refused.code, context.api_version),
         )
     if asked.topics is None:
         topics = await _all_topics(broker, offsets, by_id=context.api_version >= _FIRST_WITH_IDS)
@@ -71,21 +71,23 @@ async def _group(asked: OffsetFetchRequestGroup, context: RequestContext) -> Off
     return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
 
 
-async def _asked_again(
+async def _refused_rows(
     asked: OffsetFetchRequestGroup, code: ErrorCode, version: int
 ) -> list[OffsetFetchResponseTopics]:
-    """Return the rows by which librdkafka looks for the coordinator and asks it again; Kafka sends none.
+    """Return the rows beside a group's error: before version 2 there is no other place for it, later Kafka sends none.
 
-    Without rows its consumer does not ask again, ever, and never fetches (confluentinc/librdkafka#5586, open). In
-    Kafka coordinators hardly move; here bundles do. Whoever looks at the group's error first does not see them.
+    But without rows librdkafka's consumer looks for the coordinator and does not ask it, ever, so it never fetches
+    (confluentinc/librdkafka#5586, open). In Kafka coordinators hardly move; here bundles do. Whoever looks at the
+    group's error first does not see them.
     """
-    if version not in _LIBRDKAFKAS or code not in _ELSEWHERE:
-        return []
-    again = ErrorCode.UNSTABLE_OFFSET_COMMIT
+    if version >= _FIRST_WITH_GROUP_ERROR:
+        if version not in _LIBRDKAFKAS or code not in _ELSEWHERE:
+            return []
+        code = ErrorCode.UNSTABLE_OFFSET_COMMIT
     return [
         OffsetFetchResponseTopics(
             name=topic.name,
-            partitions=[_row(p, _NOTHING, again) async for p in paced(topic.partition_indexes)],
+            partitions=[_row(p, _NOTHING, code) async for p in paced(topic.partition_indexes)],
         )
         async for topic in paced(asked.topics or ())
     ]
@@ -167,19 +169,7 @@ async def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
     )
 
 
-async def _old_answer(
-    group: OffsetFetchResponseGroup, request: OffsetFetchRequest, version: int
-) -> OffsetFetchResponse:
-    if group.error_code and version < _FIRST_WITH_GROUP_ERROR:
-        # There is no place for the group's error but each partition.
-        code = ErrorCode(group.error_code)
-        group.topics = [
-            OffsetFetchResponseTopics(
-                name=topic.name,
-                partitions=[_row(p, _NOTHING, code) async for p in paced(topic.partition_indexes)],
-            )
-            async for topic in paced(request.topics or ())
-        ]
+async def _old_answer(group: OffsetFetchResponseGroup) -> OffsetFetchResponse:
     return OffsetFetchResponse(
         error_code=group.error_code,
         topics=[

@@ -23,19 +23,21 @@ class SingleActive(Subscription):
         super().__init__(name, cursor, readings)
         self.sub_type = sub_type
         self._active: Consumer | None = None
-        self._only: HashRanges | None = None
-        """The hashes of keys that an exclusive reader wants; it gets all if it names none."""
+        self._ranges = HashRanges()
+        """Of an exclusive reader that wants only the keys of some hashes; others get all."""
 
     def check(self, consumer: Consumer) -> None:
         super().check(consumer)
-        _only(consumer)
+        if consumer.hash_ranges:
+            self._ranges.check(consumer)
 
     def _added(self, consumer: Consumer) -> None:
-        self._only = _only(consumer)
+        if consumer.hash_ranges:
+            self._ranges.add(consumer)
         self._choose(consumer)
 
     def _removed(self, consumer: Consumer) -> None:
-        self._only = None
+        self._ranges.remove(consumer)
         self._choose(None)
 
     def _choose(self, newcomer: Consumer | None) -> None:
@@ -68,7 +70,7 @@ class SingleActive(Subscription):
             outbox = self._new_outbox()
             while self._ahead and consumer.permits > 0 and not outbox.is_full:
                 delivery = self._ahead.popleft()
-                if self._only is not None and self._only.owner(sticky_hash(delivery.metadata)) is None:
+                if consumer.hash_ranges and self._ranges.owner(sticky_hash(delivery.metadata)) is None:
                     continue  # passed over, not acknowledged: as in Pulsar
                 remaining = self.acks.remaining(delivery.place, delivery.messages)
                 consumer.permits -= delivery.messages if remaining is None else remaining.bit_count()
@@ -96,12 +98,3 @@ class SingleActive(Subscription):
         if consumer is not self._active:
             raise NotAllowed("only the active consumer may acknowledge")
         super().acknowledge_up_to(consumer, place, remaining)
-
-
-def _only(consumer: Consumer) -> HashRanges | None:
-    """Return the hashes that alone are wanted; raise ``ConsumerAssignError`` for ranges that cannot be."""
-    if not consumer.hash_ranges:
-        return None
-    ranges = HashRanges()
-    ranges.add(consumer)
-    return ranges

@@ -140,9 +140,9 @@ def _division(connection: PulsarConnection, command: CommandSubscribe) -> Divisi
 
 async def _ranges(command: CommandSubscribe) -> tuple[tuple[int, int], ...]:
     """Return the hashes that a consumer of Key_Shared brings, or that alone a reader wants."""
-    reads = command.subType == SubType.Exclusive and command.keySharedMeta.hashRanges
-    if command.keySharedMeta.keySharedMode != KeySharedMode.STICKY or not (
-        reads or command.subType == SubType.Key_Shared
+    if (
+        command.subType not in (SubType.Key_Shared, SubType.Exclusive)
+        or command.keySharedMeta.keySharedMode != KeySharedMode.STICKY
     ):
         return ()
     check_count(len(command.keySharedMeta.hashRanges))
@@ -151,7 +151,7 @@ async def _ranges(command: CommandSubscribe) -> tuple[tuple[int, int], ...]:
         ranges.append((each.start, each.end))
         if len(ranges) % _RANGES_AT_ONCE == 0:
             await asyncio.sleep(0)  # 65,536 take tens of milliseconds in all
-    if not ranges:
+    if not ranges and command.subType == SubType.Key_Shared:
         raise ConsumerAssignError("Ranges for KeyShared policy must not be empty.")
     return tuple(ranges)
 

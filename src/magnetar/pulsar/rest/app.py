@@ -119,23 +119,27 @@ def make_app(
     ]
     for place in ("/openapi.json", "/admin/v2/openapi.json"):
         paths.append(StarletteRoute(place, describe))
-    return Starlette(routes=paths, exception_handlers={HTTPException: _not_found})
+    return _App(routes=paths, exception_handlers={HTTPException: _not_found})
+
+
+class _App(Starlette):
+    """Names in paths are encoded as Java's ``URLEncoder`` does, so that a plus is a space."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        raw = scope.get("raw_path") or b""
+        if b"+" in raw:
+            scope = {**scope, "path": unquote_plus(raw.decode("ascii"))}
+        await super().__call__(scope, receive, send)
 
 
 class _Path(StarletteRoute):
-    """A path gives way to another that knows the method: a subscription may be called ``subscription``.
-
-    Names in it are encoded as Java's ``URLEncoder`` does, so that a plus is a space.
-    """
+    """A path gives way to another that knows the method: a subscription may be called ``subscription``."""
 
     def __init__(self, path: str, view: _View) -> None:
         super().__init__(path, view)
         self._view = view
 
     def matches(self, scope: Any) -> tuple[Match, Any]:
-        raw = scope.get("raw_path") or b""
-        if b"+" in raw:
-            scope = {**scope, "path": unquote_plus(raw.decode("ascii"))}
         match, child = super().matches(scope)
         serves = match is not Match.FULL or self._view.route(scope["method"]) is not None
         return match if serves else Match.PARTIAL, child

@@ -208,7 +208,7 @@ def _routes(policy: NamespacePolicy) -> tuple[RestRoute, ...]:
         if not value and (unset := policy.unset(ask)) is not None:
             return unset
         if policy.key in _PER_CLUSTER and value is not None:
-            return own_of(value, ask.services.broker.ownership.cluster) or None
+            return own_of(value, ask.services.broker.ownership.cluster)
         return value
 
     async def write(ask: AdminRequest) -> None:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Any
 
-from magnetar.broker.errors import TopicExists
 from magnetar.ledger.cursor import Start
 from magnetar.ledger.port import Position, StoredEntry
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.dispatch.wanted import Wanted
 from magnetar.pulsar.errors import NotAllowed, SubscriptionNotFound
-from magnetar.pulsar.non_persistent import check_namespace
 from magnetar.pulsar.rest.request import AdminRequest, RequiredLevel, RestError, RestRoute
 from magnetar.pulsar.rest.topics import every, one
 from magnetar.pulsar.topic import PulsarTopic
@@ -34,7 +31,8 @@ async def create(ask: AdminRequest) -> None:
     content = ask.json()
     place = message_id(content)
     properties = _properties(content.get("properties") or {}) if isinstance(content, dict) else {}
-    await _topic_made(ask)
+    if ask.topic.partition is None and await ask.services.topics.known(ask.topic) is None:
+        await ask.services.topics.make(ask.topic, with_partitions=True)
     for topic in await every(ask):
         if _name(ask) in topic.subscriptions:
             raise RestError(409, "Subscription already exists for topic")
@@ -49,20 +47,6 @@ async def create(ask: AdminRequest) -> None:
             raise RestError(409, str(error)) from None
         if exact is not None:
             topic.seek(made, await topic.places.of(exact))
-
-
-async def _topic_made(ask: AdminRequest) -> None:
-    """Make the topic where it is not there, and its namespace has topics made by asking."""
-    name, broker = ask.topic, ask.services.broker
-    if name.partition is not None or await ask.services.topics.known(name) is not None:
-        return
-    check_namespace(broker, name)
-    wanted = broker.auto_topics(name.topic)
-    if wanted.allowed:
-        with suppress(TopicExists):
-            await broker.create_topic(
-                name.topic, wanted.partitions or 1, partitioned=wanted.partitions is not None
-            )
 
 
 async def delete(ask: AdminRequest) -> None:
