@@ -12,7 +12,8 @@ import pytest
 
 from magnetar.admin.handler import AdminHandler
 from magnetar.admin.listeners import parse_web_listeners
-from magnetar.broker import web
+from magnetar.broker import exposition, web
+from magnetar.broker.auth import Access
 from magnetar.broker.core import Broker
 from magnetar.broker.settings import Settings
 from magnetar.broker.web_server import WebServer
@@ -109,6 +110,32 @@ async def test_nobody_has_all_connections_from_one_address(seen: Seen) -> None:
     house = House(seen, max_connections_per_ip="2")
     found = [house.connect()[1].closed for _ in range(4)]
     assert found == [False, False, True, True]
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_figures_are_made_while_whoever_asks_is_there(
+    seen: Seen, leaves: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exposition, "SLICE_S", -1.0)
+    made = 0
+
+    def source(access: Access | None) -> Iterator[None]:
+        nonlocal made
+        for number in range(1, 1001):
+            made = number
+            yield None
+
+    house = House(seen)
+    house.broker.figures.sources.append(source)
+    protocol, transport = house.connect()
+    protocol.data_received(b"GET /metrics HTTP/1.1\r\n" + HOST + b"\r\n")
+    await turns(200)
+    assert 0 < made < 1000
+    if leaves:
+        transport.close()
+    await turns(2000)
+    assert (made < 300) is leaves
+    assert (b"magnetar" in transport.said) is not leaves
 
 
 @pytest.mark.parametrize(

@@ -150,6 +150,7 @@ class KafkaFigures:
         yield from self._of_connections()
         yield from self._of_broker()
         yield FigureTable(_TELEMETRY, [("", *self._services.client_metrics.pushed)])
+        yield None
         if may(access, Right.see_cluster_configs):
             from magnetar.kafka.quotas.figures import quota_tables
 
