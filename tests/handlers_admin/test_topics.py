@@ -109,6 +109,7 @@ async def test_a_topic_is_made_in_every_version(tmp_path: Path, version: int) ->
         (wanted("t", -1, -1, {0: [9]}), E.INVALID_REPLICA_ASSIGNMENT, "broker 9"),
         (wanted("t", -1, -1, {0: []}), E.INVALID_REPLICA_ASSIGNMENT, "empty replica list"),
         (wanted("t", -1, -1, {0: [0, 0]}), E.INVALID_REPLICA_ASSIGNMENT, "more than once"),
+        (wanted("t", -1, -1, {0: [0], 1: []}), E.INVALID_REPLICA_ASSIGNMENT, "empty"),
         (wanted("t", configs={"nonsense": "1"}), E.INVALID_CONFIG, "Unknown topic config name: nonsense"),
         (wanted("t", configs={"retention.ms": None}), E.INVALID_CONFIG, "Null value not supported"),
         (wanted("t", configs={"retention.ms": "x"}), E.INVALID_CONFIG, "Not a number of type LONG"),

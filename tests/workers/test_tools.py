@@ -9,6 +9,8 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import NewTopic
 
 from tests.workers.house import PARTITIONS, House
 from tests.workers.load import KafkaLoad, stored
@@ -49,3 +51,29 @@ def test_tools_and_metrics_tell_of_all_workers(tmp_path: Path) -> None:
         heads = [line for line in text.splitlines() if line.startswith("# TYPE")]
         assert len(heads) == len(set(heads))
     assert "Traceback" not in house.log.read_text()
+
+
+def test_applications_ask_for_as_many_replicas_as_there_are_brokers(tmp_path: Path) -> None:
+    """What Streams, Connect and many applications do with the brokers of a cluster; a partition still has one owner."""
+    house = House(tmp_path / "data", 3)
+    with house:
+        wanted = [
+            NewTopic("three", num_partitions=6, replication_factor=3),
+            NewTopic("placed", num_partitions=2, replica_assignment=[[0, 1], [1, 2]]),
+        ]
+        for made in house.admin.create_topics(wanted).values():
+            made.result(30)
+        load = KafkaLoad(house.address, "three", 6)
+        load.wait_for_more(200)
+        load.end()
+        assert stored(house.address, "three", 6)[0]
+        for partition in house.admin.list_topics("three", timeout=30).topics["three"].partitions.values():
+            assert partition.error is None
+            assert partition.replicas == partition.isrs == [partition.leader]
+        for impossible, message in (
+            (NewTopic("four", num_partitions=1, replication_factor=4), "only 3 broker"),
+            (NewTopic("uneven", num_partitions=2, replica_assignment=[[0, 1], [1]]), "not consistent"),
+        ):
+            (refused,) = house.admin.create_topics([impossible]).values()
+            with pytest.raises(KafkaException, match=message):
+                refused.result(30)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker
-from magnetar.kafka.handlers.assignments import PartRefused, check_assignment
+from magnetar.kafka.handlers.assignments import PartRefused, check_reassignment
 from magnetar.kafka.handlers.named_topic import named_topic
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
@@ -49,7 +49,7 @@ def _judged(broker: Broker, name: str, asked: ReassignablePartition) -> Reassign
         if asked.replicas is None:
             answer.error_code = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
         else:
-            check_assignment(asked.replicas, broker.ownership)
+            check_reassignment(asked.replicas, broker.ownership)
     except PartRefused as refused:
         answer.error_code, answer.error_message = refused.code, str(refused)
     return answer

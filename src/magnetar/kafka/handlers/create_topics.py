@@ -9,7 +9,7 @@ from magnetar.broker.core import Broker, NewTopic
 from magnetar.broker.topic import MAX_NEW_PARTITIONS, Topic
 from magnetar.kafka.configs.entries import ConfigEntry, TopicRows
 from magnetar.kafka.errors import REFUSALS, code_for
-from magnetar.kafka.handlers.assignments import PartRefused, check_assignment
+from magnetar.kafka.handlers.assignments import PartRefused, check_assignment, check_replication_factor
 from magnetar.kafka.handlers.mutations import mutation_quota
 from magnetar.kafka.pace import drained, paced
 from magnetar.wire.kafka.errors import ErrorCode
@@ -113,7 +113,7 @@ def _planned(
 
 
 def _checked(broker: Broker, topic: CreatableTopic) -> NewTopic:
-    """Return what is to be made; raise `PartRefused` for replicas and partitions that one broker cannot give."""
+    """Return what is to be made; raise `PartRefused` for replicas and partitions that the brokers cannot give."""
     name = broker.naming.parse(topic.name)
     if broker.get(topic.name) is None and not broker.allows(name):
         raise PartRefused(
@@ -122,11 +122,8 @@ def _checked(broker: Broker, topic: CreatableTopic) -> NewTopic:
     configs = {config.name: config.value for config in topic.configs}
     if topic.assignments:
         return NewTopic(name, _assigned(broker, topic), configs)
-    if topic.replication_factor not in (_DEFAULT, _REPLICAS) and broker.get(topic.name) is None:
-        brokers = len(broker.ownership.brokers())
-        raise PartRefused(
-            ErrorCode.INVALID_REPLICATION_FACTOR, _no_replicas(topic.replication_factor, brokers)
-        )
+    if topic.replication_factor != _DEFAULT and broker.get(topic.name) is None:
+        check_replication_factor(topic.replication_factor, broker.ownership)
     return NewTopic(name, None if topic.num_partitions == _DEFAULT else topic.num_partitions, configs)
 
 
@@ -143,18 +140,16 @@ def _assigned(broker: Broker, topic: CreatableTopic) -> int:
     if sorted(row.partition_index for row in topic.assignments) != list(range(len(topic.assignments))):
         message = "partitions should be a consecutive 0-based integer sequence"
         raise PartRefused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    replicas = len(topic.assignments[0].broker_ids)
     for row in topic.assignments:
         check_assignment(row.broker_ids, broker.ownership)
+        if len(row.broker_ids) != replicas:
+            message = (
+                f"The manual partition assignment includes a partition with {len(row.broker_ids)} replica(s), but this "
+                f"is not consistent with previous partitions, which have {replicas} replica(s)."
+            )
+            raise PartRefused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
     return len(topic.assignments)
-
-
-def _no_replicas(factor: int, brokers: int) -> str:
-    if factor <= 0:
-        return "Replication factor must be larger than 0, or -1 to use the default value."
-    return (
-        f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} "
-        f"cannot be reached because only {brokers} broker(s) are registered."
-    )
 
 
 def _told(name: str, topic: Topic, configs: TopicRows[CreatableTopicConfigs]) -> CreatableTopicResult:
