@@ -16,11 +16,16 @@ from magnetar.kafka.coordinators.configs import GroupConfigs, Own, broker_value
 from magnetar.kafka.coordinators.configs import definition as group_definition
 
 
-def find_topic(broker: Broker, name: str) -> Topic:
-    """Return the topic; raise `InvalidTopic` or `TopicNotFound`."""
+async def find_topic(broker: Broker, name: str) -> Topic:
+    """Return the topic; raise `InvalidTopic` or, after a look at metadata, `TopicNotFound`.
+
+    A broker is asked for configurations, and to change them, a moment after another made the topic.
+    """
     topic = broker.get(name)
     if topic is None:
-        broker.naming.parse(name)
+        parsed = broker.naming.parse(name)
+        await broker.learn(parsed.namespace_name, parsed)
+        topic = broker.get(name)
     if topic is None or not broker.visible(topic):
         raise TopicNotFound(f"The topic '{name}' does not exist.")
     return topic
@@ -62,7 +67,7 @@ async def alter(
     if resource_type == ConfigResourceType.TOPIC:
         if not name:
             raise InvalidChange("Default topic resources are not allowed.")
-        topic = find_topic(broker, name)
+        topic = await find_topic(broker, name)
         await broker.change_topic_config(
             topic.kafka_name,
             lambda topic: change(topic.overrides, lambda key: _known_of_topic(broker, topic, key)),

@@ -46,12 +46,12 @@ async def describe_configs(
     of_topics = TopicRows(broker, tell)
     return DescribeConfigsResponse(
         results=[
-            _answer(context.kafka, resource, of_topics, tell) async for resource in paced(request.resources)
+            await _answer(context.kafka, resource, of_topics, tell) async for resource in paced(request.resources)
         ]
     )
 
 
-def _answer(
+async def _answer(
     kafka: KafkaServices,
     resource: DescribeConfigsResource,
     of_topics: TopicRows[DescribeConfigsResourceResult],
@@ -62,7 +62,7 @@ def _answer(
     )
     try:
         if resource.resource_type == ConfigResourceType.TOPIC:
-            rows = of_topics.of(find_topic(kafka.broker, resource.resource_name))
+            rows = of_topics.of(await find_topic(kafka.broker, resource.resource_name))
         else:
             rows = [tell(entry) for entry in _entries(kafka, resource.resource_type, resource.resource_name)]
         keys = resource.configuration_keys
