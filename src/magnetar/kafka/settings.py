@@ -140,6 +140,13 @@ class KafkaSettings(HandlerSettings):
         rule=at_least(1),
         dynamic=True,
     )
+    producer_id_expiration_check_interval_ms: int = setting(
+        600000,
+        Kind.INT,
+        "How often silent idempotent producers are looked for.",
+        unit="ms",
+        rule=at_least(1),
+    )
     transactional_id_expiration_ms: int = setting(
         604800000,
         Kind.INT,
