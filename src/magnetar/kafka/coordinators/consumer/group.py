@@ -110,11 +110,11 @@ class ConsumerGroup:
 
     kind: ClassVar[str] = "consumer"
     group_id: str
-    epoch: int = 0
-    """Grows with whatever asks for a new assignment."""
+    epoch: int = 1
+    """Grows with whatever asks for a new assignment, from 1, as in Kafka: 0 is of members that join."""
     metadata_hash: int = 0
     """Of the subscribed topics: their ids and numbers of partitions."""
-    assignment_epoch: int = 0
+    assignment_epoch: int = 1
     """The epoch that `targets` are for."""
     members: dict[str, ConsumerMember] = field(default_factory=dict)
     static: dict[str, str] = field(default_factory=dict)

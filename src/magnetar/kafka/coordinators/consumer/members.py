@@ -219,13 +219,20 @@ class ConsumerGroups:
     def take_in(
         self, group: ConsumerGroup, before: ConsumerMember, member: ConsumerMember, draft: Draft
     ) -> None:
-        """Note what a member says of itself; a new subscription asks for a new assignment."""
-        is_new = before.member_id not in group.members
-        if member != before or is_new:
+        """Note what a member says of itself; a new subscription or assignor asks for a new assignment.
+
+        An expression that is still to be resolved does so when it is, and finds topics that nobody had.
+        """
+        if member != before or before.member_id not in group.members:
             draft.facts.append(member_fact(group.group_id, member))
+        default = self._settings(group.group_id).group_consumer_assignors[0]
+        assignor = group.assignor(default)
         group.put(member)
-        if is_new or member.topics != before.topics or member.regex != before.regex:
+        topics, regex = member.topics != before.topics, member.regex != before.regex
+        if topics or regex:
             group.topics_version = -1
+        is_resolved = not member.regex or member.regex in group.regexes
+        if topics or (regex and is_resolved) or group.assignor(default) != assignor:
             self._bump(group, draft)
         if before.regex and before.regex != member.regex:
             self._drop_regex(group, before.regex, draft)
@@ -291,9 +298,10 @@ class ConsumerGroups:
                 known = group.regexes.get(regex)
                 group.regexes[regex] = ResolvedRegex(topics, asked.version, now_ms)
                 draft.facts.append(regex_fact(group.group_id, regex, group.regexes[regex]))
-                if known is None or known.topics != topics:
+                if topics != (frozenset() if known is None else known.topics):
                     group.topics_version = -1
                     self._bump(group, draft)
+        self.refresh(group, draft)  # in the same epoch
         return Decision(tuple(draft.facts), None)
 
     # Targets.

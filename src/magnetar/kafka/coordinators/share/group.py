@@ -45,11 +45,11 @@ class ShareGroup:
 
     kind: ClassVar[str] = "share"
     group_id: str
-    epoch: int = 0
-    """Grows with whatever asks for a new assignment."""
+    epoch: int = 1
+    """Grows with whatever asks for a new assignment, from 1, as in Kafka: 0 is of members that join."""
     metadata_hash: int = 0
     """Of the subscribed topics: their ids and numbers of partitions."""
-    assignment_epoch: int = 0
+    assignment_epoch: int = 1
     """The epoch that `targets` are for."""
     members: dict[str, ShareMember] = field(default_factory=dict)
     targets: dict[str, Assignment] = field(default_factory=dict)
