@@ -18,6 +18,11 @@ from magnetar.proxy.kafka.spreading import (
 from magnetar.wire.kafka.messages import ApiKey
 from magnetar.wire.kafka.messages.describe_groups_request import DescribeGroupsRequest
 from magnetar.wire.kafka.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
+from magnetar.wire.kafka.messages.describe_log_dirs_response import (
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
 from magnetar.wire.kafka.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
@@ -135,3 +140,27 @@ def test_markers_are_cut_below_their_producers() -> None:
         owner: [(m.producer_id, t.partition_indexes) for m in part.markers for t in m.topics]
         for owner, part in parts.items()
     } == {0: [(7, [0, 2]), (8, [0, 2])], 1: [(7, [1, 3]), (8, [1, 3])]}
+
+
+def test_directories_and_producers_of_several_brokers_are_put_together() -> None:
+    def told(directory: str, *topics: str) -> DescribeLogDirsResponse:
+        rows = [DescribeLogDirsTopic(name=each, partitions=[]) for each in topics]
+        result = DescribeLogDirsResult(log_dir=directory, topics=rows, total_bytes=1, usable_bytes=1)
+        return DescribeLogDirsResponse(results=[result])
+
+    answered = APIS[ApiKey.DESCRIBE_LOG_DIRS].answered
+    assert isinstance(answered, KeyRows)
+    answers = [told("/data", "a"), told("/data", "b", "c"), told("/other", "d"), told("/data")]
+    joined = join_keys(answered, answers)
+    assert {each.log_dir: [topic.name for topic in each.topics] for each in joined.results} == {
+        "/data": ["a", "b", "c"],
+        "/other": ["d"],
+    }
+    assert [len(each.results[0].topics) for each in answers] == [
+        1,
+        2,
+        1,
+        0,
+    ]  # what brokers said stays as it was
+    marked = APIS[ApiKey.WRITE_TXN_MARKERS].answered
+    assert marked == KeyRows("markers", "producer_id", "topics")

@@ -51,6 +51,8 @@ class KeyRows(NamedTuple):
 
     rows: str
     key: str
+    below: str = ""
+    """The list of a row that is put together where several brokers have a row for a key."""
 
 
 class Api(NamedTuple):
@@ -141,7 +143,9 @@ APIS: dict[int, Api] = {
     ApiKey.END_TXN: _by_transaction(),
     # Each marker has its own partitions; whoever asks through a proxy (kafka-transactions abort) names one.
     ApiKey.WRITE_TXN_MARKERS: Api(
-        Way.LEADERS, PartitionRows("markers.topics", "name", "", "partition_indexes", ""), None
+        Way.LEADERS,
+        PartitionRows("markers.topics", "name", "", "partition_indexes", ""),
+        KeyRows("markers", "producer_id", "topics"),
     ),
     ApiKey.TXN_OFFSET_COMMIT: _by_group(),
     ApiKey.DESCRIBE_ACLS: _ANY,
@@ -149,7 +153,8 @@ APIS: dict[int, Api] = {
     ApiKey.DELETE_ACLS: _CONTROLLER,
     ApiKey.DESCRIBE_CONFIGS: _ANY,
     ApiKey.ALTER_CONFIGS: _CONTROLLER,
-    ApiKey.DESCRIBE_LOG_DIRS: _ANY,  # brokers hold no data: each tells of all
+    # Each tells of what it serves; their directories may have the same name.
+    ApiKey.DESCRIBE_LOG_DIRS: Api(Way.EVERY, answered=KeyRows("results", "log_dir", "topics")),
     ApiKey.SASL_AUTHENTICATE: _HERE,
     ApiKey.CREATE_PARTITIONS: _CONTROLLER,
     ApiKey.DELETE_GROUPS: Api(Way.COORDINATORS, KeyRows("groups_names", ""), KeyRows("results", "group_id")),

@@ -32,7 +32,6 @@ from magnetar.proxy.kafka.spreading import (
     cut_keys,
     cut_partitions,
     join_keys,
-    join_markers,
     join_partitions,
     keys_of,
     partitions_of,
@@ -366,9 +365,7 @@ class Relay:
                 continue
             if len(answers) == 1:
                 return as_it_came(header, there[0])
-            if header.api_key == ApiKey.WRITE_TXN_MARKERS:
-                joined = await apart.do(has_many, join_markers, answers)
-            elif isinstance(api.answered, PartitionRows):
+            if isinstance(api.answered, PartitionRows):
                 joined = await apart.do(has_many, join_partitions, api.answered, answers)
             else:
                 joined = await apart.do(has_many, join_keys, _key_rows(api.answered), answers)

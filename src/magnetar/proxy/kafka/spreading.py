@@ -108,22 +108,18 @@ def join_partitions(rows: PartitionRows, answers: Sequence[Any]) -> Any:
 
 
 def join_keys(rows: KeyRows, answers: Sequence[Any]) -> Any:
-    """Return one answer with the rows of all, each once."""
-    found = {getattr(each, rows.key): each for answer in answers for each in getattr(answer, rows.rows)}
-    return _joined(rows.rows, list(found.values()), answers)
-
-
-def join_markers(answers: Sequence[Any]) -> Any:
-    """Return one answer of WriteTxnMarkers: the topics of a producer's markers together."""
-    producers: dict[int, Any] = {}
+    """Return one answer with the rows of all, each once: what is below those of one key together."""
+    found: dict[Any, Any] = {}
     for answer in answers:
-        for marker in answer.markers:
-            known = producers.get(marker.producer_id)
-            if known is None:
-                producers[marker.producer_id] = _with(marker, "topics", list(marker.topics))
+        for row in getattr(answer, rows.rows):
+            key = getattr(row, rows.key)
+            if not rows.below:
+                found[key] = row
+            elif key in found:
+                getattr(found[key], rows.below).extend(getattr(row, rows.below))
             else:
-                known.topics.extend(marker.topics)
-    return _joined("markers", list(producers.values()), answers)
+                found[key] = _with(row, rows.below, list(getattr(row, rows.below)))
+    return _joined(rows.rows, list(found.values()), answers)
 
 
 def _joined(field: str, found: list[Any], answers: Sequence[Any]) -> Any:
