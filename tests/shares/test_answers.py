@@ -209,8 +209,12 @@ def test_who_wants_no_byte_gets_no_record(share_broker: BrokerProcess) -> None:
     with Wire(share_broker.host_and_port) as wire:
         asking = Asking(wire, "no-bytes")
         asking.beat()
-        assert given(asking.fetch(0, max_bytes=0)) == []
-        assert given(asking.fetch(1, max_bytes=-1)) == []
+        first = asking.fetch(0, max_bytes=0)
+        assert given(first) == []
+        assert [row.partition_index for topic in first.responses for row in topic.partitions] == [0], "as yet"
+        later = asking.fetch(1, max_bytes=-1)
+        assert given(later) == []
+        assert later.responses == [], "only what is new"
         assert given(asking.fetch(2, max_bytes=1)) == [(0, 9, 1)], "at least one batch"
 
 

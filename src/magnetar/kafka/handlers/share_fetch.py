@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -74,6 +75,9 @@ async def share_fetch(request: ShareFetchRequest, context: RequestContext) -> Sh
         shares.sessions.end(session)
     elif not request.is_renew_ack:
         await _Fetching(request, context, shares, session, rows).run()
+        if request.share_session_epoch == INITIAL_EPOCH:  # the first answer tells of all, as Kafka's does
+            async for where in paced(session.partitions):
+                _row(rows, where)
     return await _answer(context, shares, session, rows)
 
 
@@ -224,10 +228,7 @@ class _Fetching:
     def _put(self, where: SharedPartition, given: Given) -> None:
         row = _row(self._rows, where)
         row.records = given.batches
-        row.acquired_records = [
-            AcquiredRecords(first_offset=run.first, last_offset=run.last, delivery_count=run.deliveries)
-            for run in given.runs
-        ]
+        row.acquired_records = acquired(given, 0 if self._strict else self._request.batch_size)
         size = sum(map(len, given.batches))
         self._records += given.records
         self._bytes += size
@@ -235,6 +236,27 @@ class _Fetching:
         figures.fetches += 1
         figures.bytes_out += size
         figures.messages_out += given.records
+
+
+def acquired(given: Given, batch_size: int) -> list[AcquiredRecords]:
+    """Return what is held, cut where batches begin so that a row has ``batch_size`` records or few more (0: not cut).
+
+    A member acknowledges by these rows.
+    """
+    rows: list[AcquiredRecords] = []
+    starts = [int.from_bytes(batch[:8], "big") for batch in given.batches] if batch_size > 0 else []
+    for run in given.runs:
+        first = run.first
+        for start in starts[bisect_right(starts, first) :]:
+            if start > run.last:
+                break
+            if start - first >= batch_size:
+                rows.append(
+                    AcquiredRecords(first_offset=first, last_offset=start - 1, delivery_count=run.deliveries)
+                )
+                first = start
+        rows.append(AcquiredRecords(first_offset=first, last_offset=run.last, delivery_count=run.deliveries))
+    return rows
 
 
 def _row(rows: Rows, where: SharedPartition) -> PartitionData:

@@ -45,11 +45,19 @@ def _described(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> 
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topics),
-        subscribed_topic_regex=member.regex or None,
-        assignment=_spelled(member.assigned, topics),
+        subscribed_topic_regex=member.regex,
+        assignment=_spelled(_held(member), topics),
         target_assignment=_spelled(group.targets.get(member.member_id, {}), topics),
         member_type=_CONSUMER if member.classic is None else _CLASSIC,
     )
+
+
+def _held(member: ConsumerMember) -> Assignment:
+    """Return what a member reads: also what it has yet to give up."""
+    held = {topic_id: frozenset(partitions) for topic_id, partitions in member.assigned.items()}
+    for topic_id, partitions in member.revoking.items():
+        held[topic_id] = held.get(topic_id, frozenset()) | partitions
+    return held
 
 
 def _spelled(assignment: Assignment, topics: Topics) -> DescribedAssignment:
