@@ -98,7 +98,7 @@ async def acknowledge(
     async def one(where: SharedPartition, batches: Sequence[Any]) -> None:
         try:
             served = await _at_work(context, shares, group_id, where)
-            await served.judge(member_id, await _judged(batches, renews=renews and served.renews))
+            await served.judge(member_id, await _judged(batches, renews=renews, may_renew=served.renews))
         except Exception as error:
             outcome[where] = Refusal.of(error)
         else:
@@ -122,8 +122,10 @@ async def _at_work(
     return served
 
 
-async def _judged(batches: Sequence[Any], *, renews: bool) -> list[Judged]:
-    """Return what a partition's batches say; raise `CoordinatorRefused` for what contradicts itself."""
+async def _judged(batches: Sequence[Any], *, renews: bool, may_renew: bool) -> list[Judged]:
+    """Return what a partition's batches say; raise `CoordinatorRefused` for what contradicts itself, and `NotHeld` if
+    what is held is to be held for longer where the group ``may_renew`` nothing.
+    """
     judged: list[Judged] = []
     end = -1
     async for batch in paced(sorted(batches, key=lambda batch: batch.first_offset)):
@@ -138,21 +140,23 @@ async def _judged(batches: Sequence[Any], *, renews: bool) -> list[Judged]:
             )
         end = last
         if len(types) == 1:
-            judged.append(Judged(first, last, _verdict(types[0], renews=renews)))
+            judged.append(Judged(first, last, _verdict(types[0], renews=renews, may_renew=may_renew)))
             continue
         for kind, run in groupby(types):
             count = sum(1 for _ in run)
-            judged.append(Judged(first, first + count - 1, _verdict(kind, renews=renews)))
+            judged.append(
+                Judged(first, first + count - 1, _verdict(kind, renews=renews, may_renew=may_renew))
+            )
             first += count
     return judged
 
 
-def _verdict(kind: int, *, renews: bool) -> AcknowledgeType:
+def _verdict(kind: int, *, renews: bool, may_renew: bool) -> AcknowledgeType:
     if not AcknowledgeType.GAP <= kind <= AcknowledgeType.RENEW:
         raise CoordinatorRefused(ErrorCode.INVALID_REQUEST, f"Invalid acknowledge type: {kind}")
-    if kind == AcknowledgeType.RENEW and not renews:
-        raise CoordinatorRefused(
-            ErrorCode.INVALID_REQUEST,
-            "The request, or the group's configuration, says that nothing is renewed.",
-        )
+    if kind == AcknowledgeType.RENEW:
+        if not renews:
+            raise CoordinatorRefused(ErrorCode.INVALID_REQUEST, "The request does not say that it renews.")
+        if not may_renew:
+            raise NotHeld("the group's configuration says that nothing is renewed")
     return AcknowledgeType(kind)
