@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 
 from magnetar.kafka.coordinators.consumer import members
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages import txn_offset_commit_request
+from magnetar.wire.kafka.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 from magnetar.wire.kafka.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from magnetar.wire.kafka.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from magnetar.wire.kafka.messages.init_producer_id_request import InitProducerIdRequest
 from magnetar.wire.kafka.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from tests.broker.both import Both, both
 
@@ -91,3 +95,35 @@ async def test_a_share_group_begins_so_too() -> None:
         )
         answer = await broker.kafka.ask(request, 1)
         assert (answer.error_code, answer.member_epoch) == (0, 2)
+
+
+async def test_a_producer_is_told_of_another_epoch_what_ends_its_transaction_and_not_itself() -> None:
+    """Java's producers take STALE_MEMBER_EPOCH, which they do not know, for their own end."""
+    settings = {"transaction_state_log_num_partitions": "1", "offsets_topic_num_partitions": "1"}
+    async with both(("kafka",), **AT_ONCE, **settings) as broker:
+        await make(broker, "orders", 3)
+        joins = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["orders"], "topic_partitions": []}
+        assert (await beat(broker, 0, **joins)).member_epoch == 2
+        ask = broker.kafka.ask
+        asked = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000)
+        while (made := await ask(asked, 4)).error_code:
+            assert made.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            await asyncio.sleep(0.01)
+        who = {
+            "transactional_id": "t",
+            "producer_id": made.producer_id,
+            "producer_epoch": made.producer_epoch,
+        }
+        added = await ask(AddOffsetsToTxnRequest(group_id="g", **who), 3)
+        assert added.error_code == 0
+        codes = []
+        for epoch in (2, 7):
+            row = txn_offset_commit_request.TxnOffsetCommitRequestPartition(
+                partition_index=0, committed_offset=1
+            )
+            topic = txn_offset_commit_request.TxnOffsetCommitRequestTopic(name="orders", partitions=[row])
+            commit = txn_offset_commit_request.TxnOffsetCommitRequest(
+                group_id="g", generation_id_or_member_epoch=epoch, member_id=MEMBER, topics=[topic], **who
+            )
+            codes.append((await ask(commit, 3)).topics[0].partitions[0].error_code)
+        assert codes == [ErrorCode.NONE, ErrorCode.ILLEGAL_GENERATION]

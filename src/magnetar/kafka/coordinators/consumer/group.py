@@ -252,7 +252,7 @@ class ConsumerGroup:
         if who.generation >= member.epoch or not all(
             member.has_had(commit.topic_id, commit.partition, who.generation) for commit in commits
         ):
-            _check_epoch(member, who.generation)
+            _check_epoch(member, who.generation, in_transaction=in_transaction)
 
     def check_fetcher(self, member_id: str, epoch: int) -> None:
         """Refuse members that ask with another epoch; who says nothing of itself may ask."""
@@ -322,9 +322,12 @@ class ConsumerGroup:
                 del counter[key]
 
 
-def _check_epoch(member: ConsumerMember, epoch: int) -> None:
+def _check_epoch(member: ConsumerMember, epoch: int, *, in_transaction: bool = False) -> None:
+    """Producers do not know STALE_MEMBER_EPOCH: it would be the end of them, and not of their transaction only."""
     if epoch != member.epoch:
         raise CoordinatorRefused(
-            ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION,
+            ErrorCode.ILLEGAL_GENERATION
+            if in_transaction or member.classic is not None
+            else ErrorCode.STALE_MEMBER_EPOCH,
             f"The received member epoch {epoch} does not match the expected member epoch {member.epoch}.",
         )

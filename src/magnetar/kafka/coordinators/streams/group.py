@@ -202,7 +202,7 @@ class StreamsGroup:
             self._has_had(member, commit, who.generation) for commit in commits
         ):
             return
-        _check_epoch(member, who.generation)
+        _check_epoch(member, who.generation, in_transaction=in_transaction)
 
     def _has_had(self, member: StreamsMember, commit: OffsetCommit, epoch: int) -> bool:
         if self.topology is None:
@@ -249,9 +249,10 @@ class StreamsGroup:
         return member
 
 
-def _check_epoch(member: StreamsMember, epoch: int) -> None:
+def _check_epoch(member: StreamsMember, epoch: int, *, in_transaction: bool = False) -> None:
+    """Producers do not know STALE_MEMBER_EPOCH: it would be the end of them, and not of their transaction only."""
     if epoch != member.epoch:
         raise CoordinatorRefused(
-            ErrorCode.STALE_MEMBER_EPOCH,
+            ErrorCode.ILLEGAL_GENERATION if in_transaction else ErrorCode.STALE_MEMBER_EPOCH,
             f"The received member epoch {epoch} does not match the expected member epoch {member.epoch}.",
         )
