@@ -67,7 +67,7 @@ async def committed(groups: GroupCoordinator, group_id: str, offset: int) -> lis
 
 async def fetched(groups: GroupCoordinator, group_id: str) -> dict[str, dict[int, Committed]]:
     return await groups.fetch(
-        group_id, lambda offsets: {topic: dict(kept) for topic, kept in offsets.items()}
+        group_id, lambda offsets, pending: {topic: dict(kept) for topic, kept in offsets.items()}
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker
 from magnetar.broker.names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
-from magnetar.broker.producers import EndTransactionMarker
+from magnetar.broker.producers import BUMPS_EPOCHS, EndTransactionMarker
 from magnetar.broker.settings import Settings
 from magnetar.kafka.coordinators.decision import Marker as LogMarker
 from magnetar.kafka.coordinators.decision import Transaction
@@ -120,5 +120,8 @@ class Rooms:
             return None
         transaction = Transaction(marker.producer_id, marker.epoch)
         return groups.end_transaction(
-            partition, LogMarker(transaction, marker.committed, marker.coordinator_epoch)
+            partition,
+            LogMarker(
+                transaction, marker.committed, marker.coordinator_epoch, marker.version >= BUMPS_EPOCHS
+            ),
         )

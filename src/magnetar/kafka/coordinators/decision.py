@@ -35,11 +35,16 @@ class Fact(NamedTuple):
 
 
 class Marker(NamedTuple):
-    """The end of a transaction in this partition: a control record of Kafka's."""
+    """The end of a transaction in this partition: a control record of Kafka's.
+
+    Its epoch is above that of what the transaction wrote if it ``bumps_epoch``, else the same or above. That is not
+    part of the record.
+    """
 
     transaction: Transaction
     committed: bool
     coordinator_epoch: int = 0
+    bumps_epoch: bool = False
 
 
 Stated: TypeAlias = Fact | Marker

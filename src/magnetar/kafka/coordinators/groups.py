@@ -6,12 +6,13 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from magnetar.broker.background import Background, Repeated
 from magnetar.broker.ownership import Owned
+from magnetar.broker.producers import InvalidProducerEpoch
 from magnetar.kafka.coordinators.caller import Caller
 from magnetar.kafka.coordinators.committing import Committing
 from magnetar.kafka.coordinators.configs import GroupConfigs, SameForAll
@@ -23,6 +24,7 @@ from magnetar.kafka.coordinators.following import Following
 from magnetar.kafka.coordinators.kinds import AnyGroup, is_consumer, is_share, is_streams
 from magnetar.kafka.coordinators.log import OffsetsLog
 from magnetar.kafka.coordinators.offsets import TopicPartition
+from magnetar.kafka.coordinators.pending import Name
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.shard import Shard
@@ -324,11 +326,16 @@ class GroupCoordinator:
 
     async def end_transaction(self, partition: int, marker: Marker) -> None:
         """Have what a transaction committed in one partition count, or not; durable on return. Raises
-        `CoordinatorRefused`.
+        `CoordinatorRefused`, and `InvalidProducerEpoch` for a marker of a transaction before.
         """
-        ended = await self._shards[partition].ask(
-            lambda decider, token: decider.offsets.end_transaction(marker)
-        )
+        try:
+            ended = await self._shards[partition].ask(
+                lambda decider, token: decider.offsets.end_transaction(marker)
+            )
+        except CoordinatorRefused as refused:
+            if refused.code is ErrorCode.INVALID_PRODUCER_EPOCH:
+                raise InvalidProducerEpoch(str(refused)) from None
+            raise
         by_group: dict[str, list[Row]] = {}
         for name, committed in ended.items():
             by_group.setdefault(name.group_id, []).append((name.topic, name.partition, committed.offset))
@@ -336,10 +343,14 @@ class GroupCoordinator:
             self.telling.tell(group_id, rows, len(rows))
 
     async def fetch(
-        self, group_id: str, read: Callable[[Offsets], T], member_id: str = "", epoch: int = -1
+        self,
+        group_id: str,
+        read: Callable[[Offsets, Iterable[Name]], T],
+        member_id: str = "",
+        epoch: int = -1,
     ) -> T:
-        """Return what ``read`` makes of the group's offsets, once none of them can be lost. Raises
-        `CoordinatorRefused`.
+        """Return what ``read`` makes of the group's offsets, once none of them can be lost, and of the names under
+        which transactions that are still open have committed others. Raises `CoordinatorRefused`.
 
         ``read`` is called before this waits for anything, and must not give None. A member of a consumer group that
         says who it is must have its epoch.
@@ -347,7 +358,7 @@ class GroupCoordinator:
 
         def decide(decider: GroupsDecider, token: Token) -> Decision[T]:
             offsets = decider.offsets.fetch(group_id, member_id, epoch)
-            return Decision((), read(offsets))
+            return Decision((), read(offsets, decider.offsets.pending.of_group(group_id)))
 
         return await self._ask(group_id, decide)
 

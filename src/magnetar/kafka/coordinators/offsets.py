@@ -76,7 +76,17 @@ class GroupOffsets:
         return Decision(tuple(facts), codes)
 
     def end_transaction(self, marker: Marker) -> Decision[dict[Name, Committed]]:
-        """Keep what a transaction committed here, or forget it; the answer is what counts from now on."""
+        """Keep what a transaction committed here, or forget it; the answer is what counts from now on.
+
+        A marker that comes late must not end the producer's next transaction.
+        """
+        producer_id, epoch = marker.transaction
+        held = self.pending.epoch_of(producer_id)
+        if held is not None and (epoch < held or (epoch == held and marker.bumps_epoch)):
+            raise CoordinatorRefused(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {producer_id} is at epoch {held}, and a marker of {epoch} too old",
+            )
         return Decision((marker,), self.apply_end(marker))
 
     def apply_end(self, marker: Marker) -> dict[Name, Committed]:

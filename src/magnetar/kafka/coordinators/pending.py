@@ -52,6 +52,11 @@ class PendingOffsets:
             self._let_go(transaction.producer_id, name)
         return ended
 
+    def epoch_of(self, producer_id: int) -> int | None:
+        """Return the epoch in which a producer committed what is held of it; None if nothing is."""
+        held = self._open.get(producer_id)
+        return None if held is None else held[0].producer_epoch
+
     def of_group(self, group_id: str) -> list[Name]:
         """Return the names under which a group has offsets here."""
         return list(self._named.get(group_id, ()))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from magnetar.broker.core import Broker
 from magnetar.kafka.coordinators.facts import Committed
 from magnetar.kafka.coordinators.groups import Offsets
+from magnetar.kafka.coordinators.pending import Name
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.handlers.named_topic import named_topic
 from magnetar.kafka.handlers.once import once
@@ -38,23 +39,33 @@ _LIBRDKAFKAS = frozenset({7, 9})
 """The versions that librdkafka asks in; Sarama, which looks at rows first, asks in 8 and in those below 7."""
 _ELSEWHERE = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 _NOTHING = Committed(-1)
+_UNSTABLE = Committed(-1)
+"""In the place of what a transaction that is still open may change."""
 
 
 async def offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
-    """Answer with what is committed durably, -1 where nothing is; so ``require_stable`` asks for nothing more."""
+    """Answer with what is committed durably, -1 where nothing is.
+
+    Who asks for ``require_stable`` is told UNSTABLE_OFFSET_COMMIT of what an open transaction has committed too, and
+    asks again (KIP-447): whoever takes over a partition would else begin before records that the transaction of its
+    owner before is just about to have read.
+    """
+    stable = request.require_stable
     if context.api_version >= _FIRST_WITH_GROUPS:
         return OffsetFetchResponse(
-            groups=[await _group(asked, context) async for asked in paced(once(request.groups))]
+            groups=[await _group(asked, stable, context) async for asked in paced(once(request.groups))]
         )
-    return await _old_answer(await _group(await _as_group(request), context))
+    return await _old_answer(await _group(await _as_group(request), stable, context))
 
 
-async def _group(asked: OffsetFetchRequestGroup, context: RequestContext) -> OffsetFetchResponseGroup:
+async def _group(
+    asked: OffsetFetchRequestGroup, stable: bool, context: RequestContext
+) -> OffsetFetchResponseGroup:
     broker = context.kafka.broker
     try:
         offsets = await context.kafka.groups.fetch(
             asked.group_id,
-            lambda kept: _taken(broker, asked, kept),
+            lambda kept, pending: _taken(broker, asked, kept, pending if stable else ()),
             asked.member_id or "",
             asked.member_epoch,
         )
@@ -93,12 +104,20 @@ async def _refused_rows(
     ]
 
 
-def _taken(broker: Broker, asked: OffsetFetchRequestGroup, offsets: Offsets) -> Offsets:
-    """Return what is committed now of the topics asked for: it is written into rows while others have their turns."""
+def _taken(
+    broker: Broker, asked: OffsetFetchRequestGroup, offsets: Offsets, pending: Iterable[Name]
+) -> Offsets:
+    """Return what is committed now of the topics asked for, and is not ``pending`` as well: it is written into rows
+    while others have their turns.
+    """
     names: Iterable[str] = offsets
     if asked.topics is not None and len(asked.topics) < len(offsets):
         names = (_name_and_id(broker, topic)[0] for topic in asked.topics)
-    return {name: dict(offsets[name]) for name in names if name in offsets}
+    taken = {name: dict(offsets[name]) for name in names if name in offsets}
+    for _, topic, partition in pending:
+        if asked.topics is not None or partition in taken.get(topic, ()):
+            taken.setdefault(topic, {})[partition] = _UNSTABLE
+    return taken
 
 
 async def _all_topics(broker: Broker, offsets: Offsets, *, by_id: bool) -> list[OffsetFetchResponseTopics]:
@@ -152,7 +171,7 @@ def _row(
         committed_offset=committed.offset,
         committed_leader_epoch=committed.leader_epoch,
         metadata=committed.metadata,
-        error_code=code,
+        error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT if committed is _UNSTABLE else code,
     )
 
 
