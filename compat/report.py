@@ -103,6 +103,8 @@ account of what does not, and why:
   [findings](../compat/suites/librdkafka/FINDINGS.md)
 - the tests of Pulsar's Go client: [allow-list](../compat/suites/pulsar_go/allowlist.txt),
   [findings](../compat/suites/pulsar_go/FINDINGS.md)
+- Kafka's own Java tests of clients, tools and requests: [allow-list](../compat/suites/kafka_java/allowlist.txt),
+  [findings](../compat/suites/kafka_java/FINDINGS.md)
 - Pulsar's own Java tests of clients and a broker: [allow-list](../compat/suites/pulsar_java/allowlist.txt),
   [findings](../compat/suites/pulsar_java/FINDINGS.md)
 - the tests of Pulsar's Python client: [allow-list](../compat/suites/pulsar_python/allowlist.txt),

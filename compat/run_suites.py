@@ -15,6 +15,7 @@
     compat/run_suites.py --magnetar --suite rust-rdkafka --source DIR   a checkout of rust-rdkafka
     compat/run_suites.py --magnetar --suite sarama --source DIR         a checkout of Sarama
     compat/run_suites.py --magnetar --suite aiokafka --source DIR       a checkout of aiokafka
+    compat/run_suites.py --magnetar --suite kafka-java                  Kafka's own Java tests, which Maven brings
     compat/run_suites.py --magnetar --suite pulsar-java                 Pulsar's own Java tests, which Maven brings
     compat/run_suites.py --magnetar --suite pulsar-rs --source DIR      a checkout of pulsar-rs
     compat/run_suites.py --bootstrap HOST:PORT --suite librdkafka --source DIR --all
@@ -44,6 +45,7 @@ from suites.aiokafka import suite as aiokafka
 from suites.confluent_python import suite as confluent_python
 from suites.franz_go import suite as franz_go
 from suites.kafka_go import suite as kafka_go
+from suites.kafka_java import suite as kafka_java
 from suites.kafka_python import suite as kafka_python
 from suites.kafkajs import suite as kafkajs
 from suites.librdkafka import suite as librdkafka
@@ -60,6 +62,7 @@ SUITES: dict[str, ModuleType] = {
     "confluent-python": confluent_python,
     "franz-go": franz_go,
     "kafka-go": kafka_go,
+    "kafka-java": kafka_java,
     "kafka-python": kafka_python,
     "kafkajs": kafkajs,
     "librdkafka": librdkafka,

@@ -26,7 +26,8 @@ async def describe_cluster(
     if request.endpoint_type == _CONTROLLERS:
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-            error_message="The request was sent to an endpoint of type BROKER, but we wanted one of type CONTROLLER",
+            error_message="The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type "
+            "CONTROLLER",
         )
     if request.endpoint_type != _BROKERS:
         return DescribeClusterResponse(
