@@ -46,7 +46,8 @@ async def describe_configs(
     of_topics = TopicRows(broker, tell)
     return DescribeConfigsResponse(
         results=[
-            await _answer(context.kafka, resource, of_topics, tell) async for resource in paced(request.resources)
+            await _answer(context.kafka, resource, of_topics, tell)
+            async for resource in paced(request.resources)
         ]
     )
 

@@ -63,7 +63,9 @@ class Partitions:
         self._work = [
             background.repeat(
                 "forgetting producers",
-                lambda: self._broker.settings.of(KafkaSettings).producer_id_expiration_check_interval_ms / 1000,
+                lambda: (
+                    self._broker.settings.of(KafkaSettings).producer_id_expiration_check_interval_ms / 1000
+                ),
                 self.expire_producers,
             ),
             background.repeat("letting go of partitions that nobody uses", lambda: _UNUSED_S, self.let_go),
