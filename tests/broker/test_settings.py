@@ -10,7 +10,7 @@ import pytest
 from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.kafka_setting_names import KAFKA_SETTINGS
 from magnetar.broker.setting import plain
-from magnetar.broker.setting_sources import load
+from magnetar.broker.setting_sources import load, read_properties
 from magnetar.broker.settings import Settings
 from magnetar.broker.values import Kind
 from magnetar.kafka.settings import KafkaSettings
@@ -212,3 +212,25 @@ def test_kafkas_names_are_kafkas() -> None:
     for each in SETTINGS.values():
         for feed in each.kafka:
             assert feed.name in KAFKA_SETTINGS
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "value"),
+    [
+        (r"super.users=User\:alice;User\:bob", "super.users", "User:alice;User:bob"),
+        (r"a\=b\:c = d=e:f", "a=b:c", "d=e:f"),
+        ("a:b=c", "a", "b=c"),
+        (r"path=C\:\\data", "path", "C:\\data"),
+        (r"path=C\:\\", "path", "C:\\"),
+        ("tab=a\\tb\\u00e9\\n", "tab", "a\tbé\n"),
+        (r"pattern=\\d+\.log", "pattern", r"\d+.log"),
+        ("joined=a,\\\n  b", "joined", "a,b"),
+        ("empty=", "empty", ""),
+    ],
+)
+def test_a_file_of_properties_is_read_as_java_writes_it(
+    tmp_path: Path, line: str, name: str, value: str
+) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(f"# by Properties.store\n{line}\n", encoding="utf-8")
+    assert read_properties(file) == {name: value}

@@ -13,6 +13,7 @@ once more with theirs.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,6 +33,11 @@ _NOT_THE_BROKERS = {
     "MAGNETAR_ADMIN",
     "MAGNETAR_OBJECT_CACHE",
 }  # tell the command line whom to ask, how; Spark's source where to keep what it brings
+
+
+_PAIR = re.compile(r"((?:[^=:\\]|\\.)*)[=:](.*)")
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
+_MEANT = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,20 +120,32 @@ def _merged(sources: Sequence[tuple[str, Mapping[str, str]]], known: Settings) -
 
 
 def read_properties(file: Path) -> dict[str, str]:
-    """Read ``name=value`` lines (Java properties): ``#`` and ``!`` begin comments, a backslash joins lines."""
+    """Read ``name=value`` lines (Java properties): ``#`` and ``!`` begin comments, a backslash joins lines.
+
+    Elsewhere it makes the next character plain, or is a tab, a line's end or ``\\uXXXX``, as ``Properties.store`` writes
+    them.
+    """
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidConfig(f"cannot read the configuration file {file}: {error}") from error
     found: dict[str, str] = {}
     for number, line in _logical_lines(text):
-        name, separator, value = line.partition("=")
-        if not separator:
-            name, separator, value = line.partition(":")
-        if not separator or not name.strip():
+        pair = _PAIR.fullmatch(line)
+        if pair is None or not pair[1].strip():
             raise InvalidConfig(f"{file}, line {number}: expected name=value, not {line!r}")
-        found[name.strip()] = value.strip()
+        found[_unescaped(pair[1].strip())] = _unescaped(pair[2].strip())
     return found
+
+
+def _unescaped(text: str) -> str:
+    return (
+        _ESCAPE.sub(lambda each: _MEANT.get(each[1]) or _character(each[1]), text) if "\\" in text else text
+    )
+
+
+def _character(escaped: str) -> str:
+    return chr(int(escaped[1:], 16)) if len(escaped) > 1 else escaped
 
 
 def _logical_lines(text: str) -> Iterable[tuple[int, str]]:
@@ -137,7 +155,7 @@ def _logical_lines(text: str) -> Iterable[tuple[int, str]]:
         if not pending and (not line or line[0] in "#!"):
             continue
         first = first or number
-        if line.endswith("\\"):
+        if (len(line) - len(line.rstrip("\\"))) % 2:
             pending += line[:-1]
             continue
         yield first, pending + line
