@@ -122,8 +122,8 @@ def _merged(sources: Sequence[tuple[str, Mapping[str, str]]], known: Settings) -
 def read_properties(file: Path) -> dict[str, str]:
     """Read ``name=value`` lines (Java properties): ``#`` and ``!`` begin comments, a backslash joins lines.
 
-    Elsewhere it makes the next character plain, or is a tab, a line's end or ``\\uXXXX``, as ``Properties.store`` writes
-    them.
+    Elsewhere it makes the next character plain, or is a tab, a line's end or ``\\uXXXX``, as ``Properties.store``
+    writes them.
     """
     try:
         text = file.read_text(encoding="utf-8")
