@@ -39,11 +39,10 @@ async def offset_delete(request: OffsetDeleteRequest, context: RequestContext) -
                 wanted.append((topic.kafka_name, partition.partition_index))
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-    if wanted:
-        try:
-            codes = await context.kafka.groups.delete_offsets(request.group_id, wanted)
-        except CoordinatorRefused as refused:
-            return OffsetDeleteResponse(error_code=refused.code)
-        for row, code in zip(rows, codes, strict=True):
-            row.error_code = code
+    try:
+        codes = await context.kafka.groups.delete_offsets(request.group_id, wanted)
+    except CoordinatorRefused as refused:  # also of who names no topic that there is
+        return OffsetDeleteResponse(error_code=refused.code)
+    for row, code in zip(rows, codes, strict=True):
+        row.error_code = code
     return OffsetDeleteResponse(topics=answers)
