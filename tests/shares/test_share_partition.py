@@ -520,6 +520,61 @@ def test_a_release_gives_a_record_up_after_so_many_deliveries() -> None:
     assert not machine.acquire("a", [(0, 9)], 100, max_in_flight=2000)
 
 
+def test_records_that_were_delivered_often_come_in_ever_smaller_parts_and_the_last_time_alone() -> None:
+    machine = SharePartition(0)
+    counts: Counter[int] = Counter()
+    sizes = []
+    while given := machine.acquire("a", [(0, 99)], 500, max_in_flight=2000, max_deliveries=6):
+        offsets = [offset for run in given for offset in range(run.first, run.last + 1)]
+        sizes.append(len(offsets))
+        counts.update(offsets)
+        if max(run.deliveries for run in given) == 6:
+            assert len(offsets) == 1
+        machine.judge(
+            "a", [Judged(r.first, r.last, AcknowledgeType.RELEASE) for r in given], max_deliveries=6
+        )
+    assert counts == dict.fromkeys(range(100), 6)
+    assert sizes[:6] == [100, 100, 100, 50, 12, 1]  # all; half; a quarter of those; the first of them
+    assert machine.start_offset == 100
+
+
+@pytest.mark.parametrize("max_deliveries", [3, 5, 10])
+def test_a_record_that_brings_members_down_takes_no_others_along(max_deliveries: int) -> None:
+    machine, poison = SharePartition(0), 37
+    accepted: set[int] = set()
+    fetches = 0
+    while given := machine.acquire(
+        "a", [(0, 49), (50, 99)], 500, max_in_flight=2000, max_deliveries=max_deliveries
+    ):
+        fetches += 1
+        offsets = {offset for run in given for offset in range(run.first, run.last + 1)}
+        said = AcknowledgeType.RELEASE if poison in offsets else AcknowledgeType.ACCEPT
+        accepted |= offsets if said is AcknowledgeType.ACCEPT else set()
+        machine.judge("a", [Judged(r.first, r.last, said) for r in given], max_deliveries=max_deliveries)
+    assert accepted == set(range(100)) - {poison}
+    assert machine.start_offset == 100
+    assert fetches < 150
+
+
+def test_records_that_were_delivered_often_come_apart_from_others() -> None:
+    kept = [StateBatch(0, 9, RecordState.AVAILABLE, 1), StateBatch(10, 19, RecordState.AVAILABLE, 2)]
+    machine = SharePartition(0, kept)
+    parts = []
+    for _ in range(4):
+        given = machine.acquire("a", [(0, 19), (20, 29)], 100, max_in_flight=2000, max_deliveries=4)
+        parts.append([(run.first, run.last, run.deliveries) for run in given])
+    assert parts == [[(0, 9, 2)], [(10, 14, 3)], [(15, 16, 3)], [(17, 17, 3)]]
+
+
+def test_two_deliveries_are_too_few_to_be_apart() -> None:
+    machine = SharePartition(0)
+    for _ in range(2):
+        (given,) = machine.acquire("a", [(0, 9)], 100, max_in_flight=2000, max_deliveries=2)
+        assert given.records == 10
+        machine.judge("a", [Judged(0, 9, AcknowledgeType.RELEASE)], max_deliveries=2)
+    assert machine.start_offset == 10
+
+
 def test_many_records_in_turn_are_judged_in_few_steps() -> None:
     """Every second record of 2,000 is accepted, the others released: runs, and no slower than that."""
     machine = SharePartition(0)

@@ -89,6 +89,19 @@ class ShareChanges(NamedTuple):
     batches: tuple[StateBatch, ...]
 
 
+def few_at_once(run: OffsetRun, max_deliveries: int) -> int:
+    """Return how many records of a run are given at once because they were delivered often; 0 for all of them.
+
+    From half of ``max_deliveries`` on (2 at least) that is half of them, then a quarter; the last time it is one.
+    """
+    often = max(2, (max_deliveries + 1) // 2)
+    if not max_deliveries or run.deliveries < often:
+        return 0
+    if run.deliveries >= max_deliveries - 1:
+        return 1
+    return max(1, run.records >> (run.deliveries - often + 1))
+
+
 class SharePartition:
     """See above. Times are ms; who holds offsets is told by a text."""
 
@@ -201,11 +214,14 @@ class SharePartition:
         max_in_flight: int,
         until_ms: int = NEVER_MS,
         strict: bool = False,
+        max_deliveries: int = 0,
     ) -> list[OffsetRun]:
         """Return what somebody is given: the free offsets of these batches of the log, each from its first to its last.
 
         Whole batches as long as there are fewer than ``max_records``; ``strict`` cuts the last one. Offsets between
-        two batches are no records, and done with.
+        two batches are no records, and done with. Records that were delivered often, measured by ``max_deliveries``
+        (0: never), are given apart from others and in ever smaller parts, so that one which brings its members down
+        takes few others along, and none in the end (as in Kafka since 4.3).
         """
         given: list[OffsetRun] = []
         room = max_records
@@ -215,9 +231,17 @@ class SharePartition:
             first = max(first, self.start_offset)
             for run in self._runs.between(first, last) if self._available else ():
                 if run.state is RecordState.AVAILABLE and not (strict and room <= 0):
-                    run = run._replace(last=min(run.last, run.first + room - 1) if strict else run.last)
+                    few = few_at_once(run, max_deliveries)
+                    if few and given:
+                        self._advance()
+                        return _joined(given)
+                    most = min(few or run.records, room if strict else run.records)
+                    run = run._replace(last=run.first + most - 1)
                     room -= run.records
                     given.append(self._give(run, holder, until_ms))
+                    if few:
+                        self._advance()
+                        return given
             if last < self.end_offset or self.in_flight >= max_in_flight or (strict and room <= 0):
                 continue
             self._extend(first, RecordState.ARCHIVED, 0)

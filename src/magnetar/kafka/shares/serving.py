@@ -199,6 +199,7 @@ class ServedShare:
                 max_in_flight=most,
                 until_ms=until_ms,
                 strict=wanted.strict,
+                max_deliveries=settings.group_share_delivery_count_limit,
             )
             if runs:
                 self._set_alarm()
