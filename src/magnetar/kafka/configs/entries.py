@@ -138,12 +138,6 @@ _FIXED: tuple[tuple[str, Kind, Callable[[Settings], str | None], str], ...] = (
     ),
     ("broker.id", Kind.INT, lambda s: str(s.node.node_id), "The same as node.id."),
     (
-        "group.coordinator.rebalance.protocols",
-        Kind.LIST,
-        lambda _: "classic,consumer,streams",
-        "Group protocols that are served.",
-    ),
-    (
         "inter.broker.listener.name",
         Kind.STRING,
         lambda s: s.of(KafkaSettings).listeners[0].partition(":")[0],

@@ -103,6 +103,12 @@ class GroupSettings(HandlerSettings):
     group_consumer_max_size: int = setting(
         MAX_INT, Kind.INT, "Most members of one group of the consumer protocol.", rule=at_least(1)
     )
+    group_coordinator_rebalance_protocols: tuple[str, ...] = setting(
+        ("classic", "consumer", "streams"),
+        Kind.LIST,
+        "Protocols of groups that are served; classic always is. Share groups have share.version.",
+        rule=one_of("classic", "consumer", "streams"),
+    )
     group_consumer_assignors: tuple[str, ...] = setting(
         ("uniform", "range"),
         Kind.LIST,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.handlers.describe_groups import GROUP_OPERATIONS
+from magnetar.kafka.handlers.rebalance_protocols import check_served
 from magnetar.kafka.operations import NOT_ASKED
 from magnetar.kafka.pace import told_of
 from magnetar.wire.kafka.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
@@ -34,6 +35,7 @@ async def consumer_group_describe(
 
 def _described(group_id: str, context: RequestContext, operations: int) -> DescribedGroup:
     try:
+        check_served(context, "consumer")
         found = context.kafka.groups.describe_consumer(group_id)
     except CoordinatorRefused as refused:
         return DescribedGroup(

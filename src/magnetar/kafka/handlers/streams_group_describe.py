@@ -9,6 +9,7 @@ from magnetar.kafka.authorization.checks import Checks
 from magnetar.kafka.authorization.topics import split
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.handlers.describe_groups import GROUP_OPERATIONS
+from magnetar.kafka.handlers.rebalance_protocols import check_served
 from magnetar.kafka.operations import NOT_ASKED
 from magnetar.kafka.pace import paced, told_of
 from magnetar.wire.kafka.errors import ErrorCode
@@ -44,6 +45,7 @@ async def streams_group_describe(
 
 def _described(group_id: str, context: RequestContext, may: int) -> DescribedGroup:
     try:
+        check_served(context, "streams")
         found = context.kafka.groups.describe_streams(group_id)
     except CoordinatorRefused as refused:
         return _refused(group_id, refused.code, str(refused))

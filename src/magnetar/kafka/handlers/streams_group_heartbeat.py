@@ -10,6 +10,7 @@ from magnetar.broker.errors import BrokerError, TopicExists
 from magnetar.kafka.apart import load_apart
 from magnetar.kafka.authorization.checks import Checks
 from magnetar.kafka.coordinators.caller import Caller
+from magnetar.kafka.handlers.rebalance_protocols import serves
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
@@ -25,6 +26,8 @@ async def streams_group_heartbeat(
     request: StreamsGroupHeartbeatRequest, context: RequestContext
 ) -> StreamsGroupHeartbeatResponse:
     """Answer when what it led to is durable; internal topics that are missing are made before."""
+    if not serves(context, "streams"):
+        return StreamsGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     await load_apart(
         "magnetar.kafka.coordinators.streams.members", "magnetar.kafka.coordinators.streams.facts"
     )
