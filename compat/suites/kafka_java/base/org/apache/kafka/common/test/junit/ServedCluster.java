@@ -1,27 +1,16 @@
 package org.apache.kafka.common.test.junit;
 
-import java.io.BufferedReader;
-import java.io.File;
-import java.io.IOException;
-import java.io.Writer;
-import java.nio.file.Files;
-import java.nio.file.Path;
-import java.util.ArrayList;
 import java.util.Collection;
 import java.util.Comparator;
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.Properties;
 import java.util.Set;
 import java.util.concurrent.ExecutionException;
-import java.util.concurrent.TimeUnit;
 import java.util.function.Function;
-import java.util.regex.Matcher;
-import java.util.regex.Pattern;
-import java.util.stream.Stream;
 import kafka.server.ControllerServer;
 import kafka.server.KafkaBroker;
 import org.apache.kafka.clients.admin.Admin;
@@ -48,18 +37,11 @@ import org.apache.kafka.server.fault.FaultHandlerException;
  * What asks for a broker's insides fails with an error that RunTests takes for no failure.
  */
 class ServedCluster implements ClusterInstance {
-    static final String INSIDES = "asks for the broker's insides";
-    private static final Set<String> PLUGINS = Set.of(
-        "create.topic.policy.class.name", "alter.config.policy.class.name", "client.quota.callback.class", "metric.reporters",
-        "principal.builder.class");
-    private static final Pattern WORKER = Pattern.compile("worker (\\d+) is process (\\d+)");
+    static final String INSIDES = ServedProcess.INSIDES;
     private static final int CONTROLLER = 3000;
-    private static final long READY_S = 60;
 
     private final ClusterConfig config;
-    private Path directory;
-    private Process process;
-    private String address;
+    private ServedProcess served;
     private boolean stopped;
 
     ServedCluster(ClusterConfig config) {
@@ -72,31 +54,11 @@ class ServedCluster implements ClusterInstance {
             return;
         if (config.brokerSecurityProtocol() != SecurityProtocol.PLAINTEXT)
             throw new UnsupportedOperationException("logs in; it " + INSIDES);
-        try {
-            directory = Files.createTempDirectory("magnetar-kafka-java-");
-            launch("localhost:0");
-            setFeatures();
-        } catch (IOException error) {
-            throw new RuntimeException(error);
-        }
-    }
-
-    private void launch(String at) throws IOException {
-        List<String> command = new ArrayList<>(List.of(
-            System.getenv("MAGNETAR"), "standalone", "--data", directory.resolve("data").toString(), "--kafka", at));
-        if (config.numBrokers() > 1)
-            command.addAll(List.of("--workers", String.valueOf(config.numBrokers())));
-        command.addAll(List.of("--config", settings().toString()));
-        File log = directory.resolve("log").toFile();
-        process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.appendTo(log)).start();
-        BufferedReader said = process.inputReader();
-        for (String line = said.readLine(); line != null; line = said.readLine()) {
-            if (line.startsWith("ready ")) {
-                address = line.split("kafka=")[1].split(" ")[0];
-                return;
-            }
-        }
-        throw new IllegalStateException("the broker did not start: " + Files.readString(log.toPath()));
+        Map<String, String> settings = new HashMap<>(config.serverProperties());
+        settings.putAll(config.perServerOverrideProperties().getOrDefault(0, Map.of()));
+        served = new ServedProcess(config.numBrokers(), settings);
+        served.start();
+        setFeatures();
     }
 
     /** A broker has the features of its release; a test that wants earlier ones, which a controller would give it, is skipped. */
@@ -117,53 +79,16 @@ class ServedCluster implements ClusterInstance {
         });
     }
 
-    private Path settings() throws IOException {
-        Properties given = new Properties();
-        given.putAll(config.serverProperties());
-        given.putAll(config.perServerOverrideProperties().getOrDefault(0, Map.of()));
-        for (String name : PLUGINS) {
-            if (given.containsKey(name))
-                throw new UnsupportedOperationException("has a plug-in in Java; it " + INSIDES);
-        }
-        if (given.containsKey("authorizer.class.name")) {
-            given.put("authentication.enabled", "true");
-            given.put("anonymous.user.role", "ANONYMOUS"); // as Kafka calls those that do not say who they are
-        }
-        Path file = directory.resolve("server.properties");
-        try (Writer writer = Files.newBufferedWriter(file)) {
-            given.store(writer, null);
-        }
-        return file;
-    }
-
     @Override
     public boolean started() {
-        return process != null;
+        return served != null;
     }
 
     @Override
     public void stop() {
         stopped = true;
-        end();
-        if (directory == null)
-            return;
-        try (Stream<Path> paths = Files.walk(directory)) {
-            paths.sorted(Comparator.reverseOrder()).forEach(path -> path.toFile().delete());
-        } catch (IOException error) {
-            throw new RuntimeException(error);
-        }
-    }
-
-    private void end() {
-        if (process == null)
-            return;
-        process.destroy();
-        try {
-            if (!process.waitFor(READY_S, TimeUnit.SECONDS))
-                process.destroyForcibly();
-        } catch (InterruptedException error) {
-            process.destroyForcibly();
-        }
+        if (served != null)
+            served.stop();
     }
 
     @Override
@@ -173,32 +98,12 @@ class ServedCluster implements ClusterInstance {
 
     @Override
     public void shutdownBroker(int id) {
-        if (config.numBrokers() == 1)
-            end();
-        else // it is started again by itself
-            worker(id).ifPresent(ProcessHandle::destroy);
+        served.endOne(id);
     }
 
     @Override
     public void startBroker(int id) {
-        if (config.numBrokers() > 1)
-            return;
-        try {
-            launch(address);
-        } catch (IOException error) {
-            throw new RuntimeException(error);
-        }
-    }
-
-    private Optional<ProcessHandle> worker(int id) {
-        try (Stream<String> lines = Files.lines(directory.resolve("log"))) {
-            Matcher last = null;
-            for (Matcher each : (Iterable<Matcher>) lines.map(WORKER::matcher).filter(Matcher::find)::iterator)
-                last = Integer.parseInt(each.group(1)) == id ? each : last;
-            return last == null ? Optional.empty() : ProcessHandle.of(Long.parseLong(last.group(2)));
-        } catch (IOException error) {
-            throw new RuntimeException(error);
-        }
+        served.startOne();
     }
 
     @Override
@@ -243,7 +148,7 @@ class ServedCluster implements ClusterInstance {
 
     @Override
     public String bootstrapServers() {
-        return address;
+        return served.address();
     }
 
     @Override
@@ -272,7 +177,7 @@ class ServedCluster implements ClusterInstance {
     }
 
     boolean isDown(int id) {
-        return config.numBrokers() == 1 ? process == null || !process.isAlive() : worker(id).isEmpty();
+        return served == null || served.isDown(id);
     }
 
     @Override

@@ -1,0 +1,135 @@
+package org.apache.kafka.common.test.junit;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.Writer;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Properties;
+import java.util.Set;
+import java.util.concurrent.TimeUnit;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import java.util.stream.Stream;
+
+/** {@code $MAGNETAR standalone} with settings of a test, with as many workers as it wants brokers, and a directory of its own. */
+public final class ServedProcess {
+    static final String INSIDES = "asks for the broker's insides";
+    private static final Set<String> PLUGINS = Set.of(
+        "create.topic.policy.class.name", "alter.config.policy.class.name", "client.quota.callback.class", "metric.reporters",
+        "principal.builder.class");
+    private static final Pattern WORKER = Pattern.compile("worker (\\d+) is process (\\d+)");
+    private static final long READY_S = 60;
+
+    private final int workers;
+    private final Path directory;
+    private final Path settings;
+    private Process process;
+    private String address = "localhost:0";
+
+    public ServedProcess(int workers, Map<?, ?> properties) {
+        this.workers = workers;
+        Properties given = new Properties();
+        properties.forEach((name, value) -> given.put(name, String.valueOf(value)));
+        for (String name : PLUGINS) {
+            if (given.containsKey(name))
+                throw new UnsupportedOperationException("has a plug-in in Java; it " + INSIDES);
+        }
+        if (given.containsKey("authorizer.class.name")) {
+            given.put("authentication.enabled", "true");
+            given.put("anonymous.user.role", "ANONYMOUS"); // as Kafka calls those that do not say who they are
+        }
+        try {
+            directory = Files.createTempDirectory("magnetar-kafka-java-");
+            settings = directory.resolve("server.properties");
+            try (Writer writer = Files.newBufferedWriter(settings)) {
+                given.store(writer, null);
+            }
+        } catch (IOException error) {
+            throw new RuntimeException(error);
+        }
+    }
+
+    /** Starts it, at the address of before if there was one. */
+    public void start() {
+        List<String> command = new ArrayList<>(List.of(
+            System.getenv("MAGNETAR"), "standalone", "--data", directory.resolve("data").toString(), "--kafka", address,
+            "--config", settings.toString()));
+        if (workers > 1)
+            command.addAll(List.of("--workers", String.valueOf(workers)));
+        Path log = directory.resolve("log");
+        try {
+            process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.appendTo(log.toFile())).start();
+            BufferedReader said = process.inputReader();
+            for (String line = said.readLine(); line != null; line = said.readLine()) {
+                if (line.startsWith("ready ")) {
+                    address = line.split("kafka=")[1].split(" ")[0];
+                    return;
+                }
+            }
+            throw new IllegalStateException("the broker did not start: " + Files.readString(log));
+        } catch (IOException error) {
+            throw new RuntimeException(error);
+        }
+    }
+
+    public String address() {
+        return address;
+    }
+
+    /** Ends it; what it has kept is there when it starts again. */
+    public void end() {
+        if (process == null)
+            return;
+        process.destroy();
+        try {
+            if (!process.waitFor(READY_S, TimeUnit.SECONDS))
+                process.destroyForcibly();
+        } catch (InterruptedException error) {
+            process.destroyForcibly();
+        }
+    }
+
+    /** Ends it, and takes its directory away. */
+    public void stop() {
+        end();
+        try (Stream<Path> paths = Files.walk(directory)) {
+            paths.sorted(Comparator.reverseOrder()).forEach(path -> path.toFile().delete());
+        } catch (IOException error) {
+            throw new RuntimeException(error);
+        }
+    }
+
+    /** Ends one of several workers, which is started again by itself; the only one stays away until {@link #start}. */
+    void endOne(int id) {
+        if (workers == 1)
+            end();
+        else
+            worker(id).ifPresent(ProcessHandle::destroy);
+    }
+
+    void startOne() {
+        if (workers == 1)
+            start();
+    }
+
+    boolean isDown(int id) {
+        return workers == 1 ? process == null || !process.isAlive() : worker(id).isEmpty();
+    }
+
+    private Optional<ProcessHandle> worker(int id) {
+        try (Stream<String> lines = Files.lines(directory.resolve("log"))) {
+            Matcher last = null;
+            for (Matcher each : (Iterable<Matcher>) lines.map(WORKER::matcher).filter(Matcher::find)::iterator)
+                last = Integer.parseInt(each.group(1)) == id ? each : last;
+            return last == null ? Optional.empty() : ProcessHandle.of(Long.parseLong(last.group(2)));
+        } catch (IOException error) {
+            throw new RuntimeException(error);
+        }
+    }
+}
