@@ -19,6 +19,7 @@ import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.TopicExistsException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 import org.apache.kafka.common.test.junit.ServedProcess;
 import org.apache.kafka.server.util.MockTime;
@@ -115,7 +116,12 @@ public class EmbeddedKafkaCluster {
 
     public void createTopic(String name, int partitions, int replicas, Map<String, String> config) throws InterruptedException {
         try (Admin admin = createAdminClient()) {
-            admin.createTopics(List.of(new NewTopic(name, partitions, (short) replicas).configs(config))).all().get();
+            try {
+                admin.createTopics(List.of(new NewTopic(name, partitions, (short) replicas).configs(config))).all().get();
+            } catch (ExecutionException error) {
+                if (!(error.getCause() instanceof TopicExistsException))
+                    throw error;
+            }
             TestUtils.waitForCondition(() -> {
                 var told = admin.describeTopics(List.of(name)).topicNameValues().get(name).get().partitions();
                 return told.size() == partitions && told.stream().allMatch(each -> each.leader() != null && each.leader().id() >= 0);
