@@ -141,14 +141,19 @@ class PulsarLoad(Load):
 
 
 def _end(client: Consumer, place: TopicPartition) -> int:
-    """Return where a partition ends, once it has a leader: a client that has not heard of one knows no partition."""
+    """Return where a partition ends, once it has a leader: a client that has not heard of one knows no partition, and
+    one that has may ask a worker which gives it away.
+    """
     until = time.monotonic() + PATIENCE_S
     while True:
         try:
             return int(client.get_watermark_offsets(place, PATIENCE_S)[1])
         except KafkaException as error:
-            unknown = error.args[0].code() == KafkaError._UNKNOWN_PARTITION
-            if not unknown or time.monotonic() > until:
+            moves = error.args[0].code() in (
+                KafkaError._UNKNOWN_PARTITION,
+                KafkaError.NOT_LEADER_FOR_PARTITION,
+            )
+            if not moves or time.monotonic() > until:
                 raise
             client.list_topics(
                 place.topic, PATIENCE_S
