@@ -12,6 +12,7 @@ from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages import alter_configs_request as altering
 from magnetar.wire.kafka.messages import describe_configs_request as describing
 from magnetar.wire.kafka.messages import incremental_alter_configs_request as changing
+from magnetar.wire.kafka.messages import offset_commit_request as committing
 from magnetar.wire.kafka.messages.describe_configs_response import DescribeConfigsResponse
 from tests.broker.both import both
 
@@ -43,3 +44,23 @@ async def test_who_asks_for_configurations_is_answered_after_a_look_at_metadata(
             answer = await client.ask(request, version)
             (result,) = answer.results if isinstance(answer, DescribeConfigsResponse) else answer.responses
             assert result.error_code == wanted, result.error_message
+
+
+@pytest.mark.parametrize("made", [True, False])
+async def test_a_coordinator_knows_a_topic_whose_offsets_are_committed(made: bool) -> None:
+    async with both(("kafka",)) as broker:
+        metadata, ownership = broker.broker.metadata, broker.broker.ownership
+        for each in metadata._following:
+            assert each.task is not None
+            each.task.cancel()
+        (me,) = ownership.brokers()
+        ownership.brokers = lambda: [me, me]  # type: ignore[method-assign]
+        if made:
+            path = "/admin/partitioned-topics/public/default/persistent/orders"
+            await metadata.store.commit([Put(path, b'{"partitions":3}', ANY)])
+        row = committing.OffsetCommitRequestPartition(partition_index=2, committed_offset=3)
+        topic = committing.OffsetCommitRequestTopic(name="orders", partitions=[row])
+        asked = committing.OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=[topic])
+        answer = await broker.kafka.ask(asked, 8)
+        wanted = ErrorCode.NONE if made else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert answer.topics[0].partitions[0].error_code == wanted

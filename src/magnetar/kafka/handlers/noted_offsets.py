@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from magnetar.broker.core import Broker
 from magnetar.kafka.coordinators.facts import OffsetCommit
-from magnetar.kafka.handlers.named_topic import named_topic, not_found
+from magnetar.kafka.handlers.named_topic import known_topic, not_found
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 
@@ -18,7 +18,7 @@ async def noted_offsets(
     broker: Broker, asked: Any, new_row: Callable[..., Row], rows: list[Row], commits: list[OffsetCommit]
 ) -> list[Row]:
     """Return the rows of the answer's topic; those for the coordinator to fill in are noted beside their commits."""
-    topic = named_topic(broker, asked.name, asked.topic_id)
+    topic = await known_topic(broker, asked.name, asked.topic_id)
     answered: list[Row] = []
     async for wanted in paced(asked.partitions):
         partition, code = wanted.partition_index, ErrorCode.NONE

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.kafka.coordinators.offsets import TopicPartition
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
-from magnetar.kafka.handlers.named_topic import named_topic
+from magnetar.kafka.handlers.named_topic import known_topic
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.offset_delete_request import OffsetDeleteRequest
@@ -26,7 +26,7 @@ async def offset_delete(request: OffsetDeleteRequest, context: RequestContext) -
     wanted: list[TopicPartition] = []
     answers = []
     async for asked in paced(request.topics):
-        topic = named_topic(context.kafka.broker, asked.name)
+        topic = await known_topic(context.kafka.broker, asked.name)
         answer = OffsetDeleteResponseTopic(name=asked.name)
         answers.append(answer)
         async for partition in paced(asked.partitions):
