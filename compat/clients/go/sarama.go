@@ -616,7 +616,11 @@ func logDirs() string {
 	produce(config(), numbers(topic, 10))
 	brokers, _, err := admin.DescribeCluster()
 	must(err)
-	found := fmt.Sprint(got(admin.DescribeLogDirs([]int32{brokers[0].ID()})))
+	var all []int32 // each tells of what it has
+	for _, broker := range brokers {
+		all = append(all, broker.ID())
+	}
+	found := fmt.Sprint(got(admin.DescribeLogDirs(all)))
 	same(strings.Contains(found, topic), true, "the topic is in a log directory")
 	return ""
 }
