@@ -53,6 +53,7 @@ public final class ServedProcess {
         } catch (IOException error) {
             throw new RuntimeException(error);
         }
+        Runtime.getRuntime().addShutdownHook(new Thread(this::stop)); // also of a test that was cut short
     }
 
     /** Starts it, at the address of before if there was one. */
@@ -98,6 +99,8 @@ public final class ServedProcess {
     /** Ends it, and takes its directory away. */
     public void stop() {
         end();
+        if (!Files.exists(directory))
+            return;
         try (Stream<Path> paths = Files.walk(directory)) {
             paths.sorted(Comparator.reverseOrder()).forEach(path -> path.toFile().delete());
         } catch (IOException error) {
