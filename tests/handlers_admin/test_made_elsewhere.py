@@ -5,6 +5,9 @@ Its watches are deaf here for good, as they are for a moment on a busy machine: 
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import pytest
 
 from magnetar.metadata import ANY, Put
@@ -14,21 +17,29 @@ from magnetar.wire.kafka.messages import describe_configs_request as describing
 from magnetar.wire.kafka.messages import incremental_alter_configs_request as changing
 from magnetar.wire.kafka.messages import offset_commit_request as committing
 from magnetar.wire.kafka.messages.describe_configs_response import DescribeConfigsResponse
-from tests.broker.both import both
+from tests.broker.both import Both, both
 
 TOPIC = 2
 
 
-@pytest.mark.parametrize("made", [True, False])
-async def test_who_asks_for_configurations_is_answered_after_a_look_at_metadata(made: bool) -> None:
+@asynccontextmanager
+async def one_of_two() -> AsyncIterator[Both]:
+    """A broker that has another beside it, and to which no watch tells anything."""
     async with both(("kafka",)) as broker:
-        metadata = broker.broker.metadata
-        for each in metadata._following:
+        for each in broker.broker.metadata._following:
             assert each.task is not None
             each.task.cancel()
+        (me,) = broker.broker.ownership.brokers()
+        broker.broker.ownership.brokers = lambda: [me, me]  # type: ignore[method-assign]
+        yield broker
+
+
+@pytest.mark.parametrize("made", [True, False])
+async def test_who_asks_for_configurations_is_answered_after_a_look_at_metadata(made: bool) -> None:
+    async with one_of_two() as broker:
         if made:
             path = "/admin/partitioned-topics/public/default/persistent/orders"
-            await metadata.store.commit([Put(path, b'{"partitions":3}', ANY)])
+            await broker.broker.metadata.store.commit([Put(path, b'{"partitions":3}', ANY)])
         wanted = ErrorCode.NONE if made else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         at = {"resource_type": TOPIC, "resource_name": "orders"}
         config = {"name": "retention.ms", "value": "1000"}
@@ -48,16 +59,10 @@ async def test_who_asks_for_configurations_is_answered_after_a_look_at_metadata(
 
 @pytest.mark.parametrize("made", [True, False])
 async def test_a_coordinator_knows_a_topic_whose_offsets_are_committed(made: bool) -> None:
-    async with both(("kafka",)) as broker:
-        metadata, ownership = broker.broker.metadata, broker.broker.ownership
-        for each in metadata._following:
-            assert each.task is not None
-            each.task.cancel()
-        (me,) = ownership.brokers()
-        ownership.brokers = lambda: [me, me]  # type: ignore[method-assign]
+    async with one_of_two() as broker:
         if made:
             path = "/admin/partitioned-topics/public/default/persistent/orders"
-            await metadata.store.commit([Put(path, b'{"partitions":3}', ANY)])
+            await broker.broker.metadata.store.commit([Put(path, b'{"partitions":3}', ANY)])
         row = committing.OffsetCommitRequestPartition(partition_index=2, committed_offset=3)
         topic = committing.OffsetCommitRequestTopic(name="orders", partitions=[row])
         asked = committing.OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=[topic])

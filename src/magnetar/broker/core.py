@@ -233,6 +233,18 @@ class Broker:
             found = self._catalog.by_name.get(self.naming.kafka_name(self.naming.parse(name)))
         return found
 
+    async def known(self, name: str) -> Topic | None:
+        """Return a topic as `get` does; one of several brokers looks at metadata before it says that there is none.
+
+        Clients make a topic through one broker, and a moment later ask another. Raises `InvalidTopic`, `MetadataError`.
+        """
+        topic = self.get(name)
+        if topic is None and len(self.ownership.brokers()) > 1:
+            parsed = self.naming.parse(name)
+            await self.learn(parsed.namespace_name, parsed)
+            topic = self.get(name)
+        return topic
+
     async def learn(self, namespace: str, topic: TopicName | None = None) -> None:
         """Know of ``tenant/namespace``, and of a topic, what metadata say now: another broker may just have made it.
 

@@ -232,16 +232,14 @@ class SharePartition:
             for run in self._runs.between(first, last) if self._available else ():
                 if run.state is RecordState.AVAILABLE and not (strict and room <= 0):
                     few = few_at_once(run, max_deliveries)
-                    if few and given:
-                        self._advance()
-                        return _joined(given)
-                    most = min(few or run.records, room if strict else run.records)
-                    run = run._replace(last=run.first + most - 1)
-                    room -= run.records
-                    given.append(self._give(run, holder, until_ms))
+                    if not few or not given:
+                        most = min(few or run.records, room if strict else run.records)
+                        run = run._replace(last=run.first + most - 1)
+                        room -= run.records
+                        given.append(self._give(run, holder, until_ms))
                     if few:
                         self._advance()
-                        return given
+                        return _joined(given)
             if last < self.end_offset or self.in_flight >= max_in_flight or (strict and room <= 0):
                 continue
             self._extend(first, RecordState.ARCHIVED, 0)

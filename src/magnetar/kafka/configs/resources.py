@@ -17,15 +17,10 @@ from magnetar.kafka.coordinators.configs import definition as group_definition
 
 
 async def find_topic(broker: Broker, name: str) -> Topic:
-    """Return the topic; raise `InvalidTopic` or, after a look at metadata, `TopicNotFound`.
-
-    A broker is asked for configurations, and to change them, a moment after another made the topic.
-    """
-    topic = broker.get(name)
+    """Return the topic; raise `InvalidTopic` or `TopicNotFound`."""
+    topic = await broker.known(name)
     if topic is None:
-        parsed = broker.naming.parse(name)
-        await broker.learn(parsed.namespace_name, parsed)
-        topic = broker.get(name)
+        broker.naming.parse(name)
     if topic is None or not broker.visible(topic):
         raise TopicNotFound(f"The topic '{name}' does not exist.")
     return topic

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from magnetar.broker.core import Broker
 from magnetar.broker.topic import Topic
 from magnetar.kafka.errors import REFUSALS
@@ -18,19 +20,11 @@ def named_topic(broker: Broker, name: str, topic_id: bytes = b"") -> Topic | Non
 
 
 async def known_topic(broker: Broker, name: str, topic_id: bytes = b"") -> Topic | None:
-    """Return a topic as `named_topic` does; one of several brokers looks at metadata before it says that there is none.
-
-    Clients make a topic through one broker, and a moment later commit offsets to a coordinator on another.
-    """
-    topic = named_topic(broker, name, topic_id)
-    if topic is not None or not name or len(broker.ownership.brokers()) < 2:
-        return topic
-    try:
-        parsed = broker.naming.parse(name)
-        await broker.learn(parsed.namespace_name, parsed)
-    except REFUSALS:
-        return None
-    return named_topic(broker, name)
+    """Return a topic as `named_topic` does, one that another broker has just made as well."""
+    with suppress(*REFUSALS):
+        if name:
+            await broker.known(name)
+    return named_topic(broker, name, topic_id)
 
 
 def not_found(name: str) -> ErrorCode:
