@@ -20,6 +20,7 @@ from magnetar.wire.kafka.messages.init_producer_id_request import InitProducerId
 from tests.broker.both import Both, both
 
 OFFSET = 100
+UNSTABLE = -1, ErrorCode.UNSTABLE_OFFSET_COMMIT
 SETTINGS = {"transaction_state_log_num_partitions": "1", "offsets_topic_num_partitions": "1"}
 
 
@@ -74,17 +75,18 @@ class Transactional:
         answer = await self.ask(write_txn_markers_request.WriteTxnMarkersRequest(markers=[marker]), 2)
         return ErrorCode(answer.markers[0].topics[0].partitions[0].error_code)
 
-    async def committed(self) -> int:
+    async def fetched(self, *, stable: bool) -> tuple[int, ErrorCode]:
         topic = offset_fetch_request.OffsetFetchRequestTopics(name="orders", partition_indexes=[0])
         group = offset_fetch_request.OffsetFetchRequestGroup(group_id="g", topics=[topic])
-        while True:
-            answer = await self.ask(
-                offset_fetch_request.OffsetFetchRequest(groups=[group], require_stable=True), 9
-            )
-            row = answer.groups[0].topics[0].partitions[0]
-            if row.error_code != ErrorCode.UNSTABLE_OFFSET_COMMIT:
-                return int(row.committed_offset)
+        asked = offset_fetch_request.OffsetFetchRequest(groups=[group], require_stable=stable)
+        row = (await self.ask(asked, 9)).groups[0].topics[0].partitions[0]
+        return row.committed_offset, ErrorCode(row.error_code)
+
+    async def committed(self) -> int:
+        while (found := await self.fetched(stable=True))[1]:  # noqa: ASYNC110 - it is the broker that is asked
+            assert found == UNSTABLE
             await asyncio.sleep(0.01)
+        return found[0]
 
 
 @pytest.mark.parametrize(
@@ -115,16 +117,11 @@ async def test_offsets_of_the_next_transaction_stay_pending(
         await client.add()
         assert await client.committed() == OFFSET
         await client.commit_offset(2 * OFFSET)
+        assert await client.fetched(stable=True) == UNSTABLE
+        assert await client.fetched(stable=False) == (OFFSET, ErrorCode.NONE)
         assert await client.mark(client.epoch + later, version) == outcome
-        answer = await _now(client)
+        answer, _ = await client.fetched(stable=False)
         assert answer == (OFFSET if outcome else 2 * OFFSET)
         if outcome:
             await client.end()
             assert await client.committed() == 2 * OFFSET
-
-
-async def _now(client: Transactional) -> int:
-    topic = offset_fetch_request.OffsetFetchRequestTopics(name="orders", partition_indexes=[0])
-    group = offset_fetch_request.OffsetFetchRequestGroup(group_id="g", topics=[topic])
-    answer = await client.ask(offset_fetch_request.OffsetFetchRequest(groups=[group]), 9)
-    return int(answer.groups[0].topics[0].partitions[0].committed_offset)
