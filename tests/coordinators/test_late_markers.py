@@ -83,7 +83,7 @@ class Transactional:
         return row.committed_offset, ErrorCode(row.error_code)
 
     async def committed(self) -> int:
-        while (found := await self.fetched(stable=True))[1]:  # noqa: ASYNC110 - it is the broker that is asked
+        while (found := await self.fetched(stable=True))[1]:
             assert found == UNSTABLE
             await asyncio.sleep(0.01)
         return found[0]
