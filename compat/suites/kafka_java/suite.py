@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,14 +16,14 @@ from pathlib import Path
 from broker import magnetar
 from run import HERE, HOME
 
+from suites.java_runs import by_class, jars, of_class
+
 KINDS = ("magnetar", "kafka")
 CLASS_S = 900
 """What a class of tests may take."""
 AT_ONCE = 3
 """Classes: tests mostly wait."""
-NEVER_ENDED = "it never ended"
 _BASE = Path(__file__).parent / "base"
-_WORST = ("failed", "passed", "skipped")
 
 
 def default_source() -> Path | None:
@@ -43,53 +42,23 @@ def run(source: Path, bootstrap: str, tests: Sequence[str]) -> Iterator[tuple[st
 
     A test that runs several times, or was tried twice, is told of once: failed if it ever did.
     """
-    wanted: defaultdict[str, set[str]] = defaultdict(set)
-    for test in tests:
-        name, _, method = test.rpartition(".")
-        wanted[name].add(method)
+    wanted = by_class(tests)
     java = _java(bootstrap)
     names = list(wanted) or (Path(__file__).parent / "classes.txt").read_text().split()
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        for found in as_completed([pool.submit(_of_class, java, each, wanted[each]) for each in names]):
-            yield from found.result()
-
-
-def _of_class(java: Sequence[str], name: str, wanted: Collection[str]) -> list[tuple[str, str, str]]:
-    outcomes = {f"{name}.{each}": ("failed", NEVER_ENDED) for each in wanted}
-    package = "" if name.startswith("kafka.") else "org.apache.kafka."  # the broker's own are in Scala's
-    what = package + name + ("#" + ",".join(sorted(wanted)) if wanted else "")
-    for outcome, method, why in _said(java, what):
-        test = f"{name}.{method}"
-        before = outcomes.get(test)
-        if before is None or before[1] == NEVER_ENDED or _WORST.index(outcome) < _WORST.index(before[0]):
-            outcomes[test] = outcome, why
-    return [(test, outcome, why) for test, (outcome, why) in outcomes.items()]
-
-
-def _said(java: Sequence[str], what: str) -> Iterator[tuple[str, str, str]]:
-    """Give (outcome, method, why) for each test of a class that ends in time."""
     environment = {**os.environ, "MAGNETAR": magnetar()}
-    try:
-        done = subprocess.run(
-            [*java, what], capture_output=True, text=True, timeout=CLASS_S, check=False, env=environment
-        ).stdout
-    except subprocess.TimeoutExpired as error:
-        done = (error.stdout or b"").decode()
-    for line in done.splitlines():
-        outcome, _, told = line.partition("\t")
-        if outcome in _WORST:
-            method, _, why = told.partition("\t")
-            yield outcome, method, why
+
+    def run_class(name: str) -> list[tuple[str, str, str]]:
+        package = "" if name.startswith("kafka.") else "org.apache.kafka."  # the broker's own are in Scala's
+        return of_class(java, name, package, wanted[name], environment, CLASS_S)
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for found in as_completed([pool.submit(run_class, each) for each in names]):
+            yield from found.result()
 
 
 def _java(kind: str) -> list[str]:
     """Return the command that runs a class of tests, on brokers of ``kind``."""
-    libs = subprocess.run(
-        ["bash", "-euc", '. "$0"; jars "$1"', str(HERE / "jars.sh"), "kafka-java-tests"],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    ).stdout.strip()
+    libs = jars("kafka-java-tests")
     classes = HOME / f"kafka-java-tests-{kind}"
     classes.mkdir(parents=True, exist_ok=True)
     sources = [str(each) for each in (_BASE.rglob("*.java") if kind == "magnetar" else _BASE.glob("*.java"))]

@@ -10,8 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -20,6 +19,8 @@ from typing import ClassVar
 
 from broker import standalone
 from run import HERE, HOME
+
+from suites.java_runs import by_class, jars, of_class
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
@@ -30,11 +31,9 @@ CLASS_S = 300
 """What a class of tests may take."""
 AT_ONCE = 4
 """Brokers, each for one class at a time: tests mostly wait."""
-NEVER_ENDED = "it never ended"
 OPENED = ("java.lang", "java.util", "java.util.concurrent", "sun.net")
 """Packages of Java's own that the tests look into."""
 _BASE = Path(__file__).parent / "base"
-_WORST = ("failed", "passed", "skipped")
 
 
 class ForTests(Pulsar):
@@ -74,63 +73,33 @@ def run(source: Path, bootstrap: str, tests: Sequence[str]) -> Iterator[tuple[st
 
     A test with several sets of values, or that was tried twice, is told of once: failed if it ever did.
     """
-    wanted: defaultdict[str, set[str]] = defaultdict(set)
-    for test in tests:
-        name, _, method = test.rpartition(".")
-        wanted[name].add(method)
+    wanted = by_class(tests)
     java, brokers = _java(), Queue[dict[str, str]]()
     for each in bootstrap.split(";"):
         brokers.put(dict(pair.split("=", 1) for pair in each.split()))
 
-    def of_class(name: str) -> list[tuple[str, str, str]]:
+    def run_class(name: str) -> list[tuple[str, str, str]]:
         broker = brokers.get()
+        there = {
+            "MAGNETAR_PULSAR": f"pulsar://{broker['pulsar']}",
+            "MAGNETAR_HTTP": f"http://{broker['http']}",
+        }
         try:
-            return _of_class(java, broker, name, wanted[name])
+            return of_class(
+                java, name, "org.apache.pulsar.client.", wanted[name], {**os.environ, **there}, CLASS_S
+            )
         finally:
             brokers.put(broker)
 
     names = list(wanted) or (Path(__file__).parent / "classes.txt").read_text().split()
     with ThreadPoolExecutor(brokers.qsize()) as pool:
-        for found in as_completed([pool.submit(of_class, each) for each in names]):
+        for found in as_completed([pool.submit(run_class, each) for each in names]):
             yield from found.result()
-
-
-def _of_class(
-    java: Sequence[str], broker: dict[str, str], name: str, wanted: Collection[str]
-) -> list[tuple[str, str, str]]:
-    outcomes = {f"{name}.{each}": ("failed", NEVER_ENDED) for each in wanted}
-    what = f"org.apache.pulsar.client.{name}" + ("#" + ",".join(sorted(wanted)) if wanted else "")
-    for outcome, method, why in _said(java, broker, what):
-        test = f"{name}.{method}"
-        before = outcomes.get(test)
-        if before is None or before[1] == NEVER_ENDED or _WORST.index(outcome) < _WORST.index(before[0]):
-            outcomes[test] = outcome, why
-    return [(test, outcome, why) for test, (outcome, why) in outcomes.items()]
-
-
-def _said(java: Sequence[str], broker: dict[str, str], what: str) -> Iterator[tuple[str, str, str]]:
-    """Give (outcome, method, why) for each test of a class that ends in time."""
-    there = {"MAGNETAR_PULSAR": f"pulsar://{broker['pulsar']}", "MAGNETAR_HTTP": f"http://{broker['http']}"}
-    command, environment = [*java, what], {**os.environ, **there}
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=CLASS_S, check=False, env=environment
-        ).stdout
-    except subprocess.TimeoutExpired as error:
-        done = (error.stdout or b"").decode()
-    for line in done.splitlines():
-        outcome, _, told = line.partition("\t")
-        if outcome in _WORST:
-            method, _, why = told.partition("\t")
-            yield outcome, method.split("[")[0], why
 
 
 def _java() -> list[str]:
     """Return the command that runs a class of tests."""
-    jars = [HERE / "jars.sh", "pulsar-java-tests"]
-    libs = subprocess.run(
-        ["bash", "-euc", '. "$0"; jars "$1"', *map(str, jars)], stdout=subprocess.PIPE, text=True, check=True
-    ).stdout.strip()
+    libs = jars("pulsar-java-tests")
     classes = HOME / "pulsar-java-tests-base"
     classes.mkdir(parents=True, exist_ok=True)
     at_hand = f"{pulsar_home() / 'lib'}/*{os.pathsep}{libs}/*"
