@@ -5,7 +5,7 @@ BIN := .venv/bin
 # right for two cores. Of three, one leaves those alone that start Sparks and clusters (tests/scheduling.py).
 WORKERS ?= 3
 FAST_WORKERS ?= 4
-PYTEST := $(BIN)/python -m pytest --dist loadscope --no-loadscope-reorder --numprocesses
+PYTEST := $(BIN)/python -m pytest --dist loadscope --no-loadscope-reorder --max-worker-restart 4 --numprocesses
 SOURCES := src tests tools examples benchmarks compat
 
 # Tests start hundreds of processes: compiling all modules anew in each would cost most of the time.

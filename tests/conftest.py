@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from tests import parsing, scheduling
+from tests import hangs, parsing, scheduling
 from tests.class_archives import java_command
 from tests.pipeline import class_archive
 from tests.process import BrokerProcess
@@ -49,7 +49,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="write what happened into scenarios and tables")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(hangs)
     scheduling.give_way()
 
 

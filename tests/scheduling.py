@@ -30,6 +30,9 @@ class BesideEachOther(LoadScopeScheduling):
             self.workqueue.move_to_end(light, last=False)
         super()._assign_work_unit(node)
 
+    def mark_test_pending(self, item: str) -> None:
+        """Let a test that ended its worker run again: it waits already, for ``remove_node`` has put it back."""
+
     def _starts_much(self, scope: str) -> bool:
         return _starts_much(self.config.rootpath / scope.partition("::")[0])
 
