@@ -82,6 +82,7 @@ async def test_a_topic_is_made_in_every_version(tmp_path: Path, version: int) ->
     [
         (wanted("taken"), E.TOPIC_ALREADY_EXISTS, "Topic 'taken' already exists."),
         (wanted("taken", 0, 9), E.TOPIC_ALREADY_EXISTS, "Topic 'taken' already exists."),
+        (wanted("__cluster_metadata"), E.INVALID_REQUEST, "internal topic __cluster_metadata is prohibited"),
         (wanted("no blanks"), E.INVALID_TOPIC_EXCEPTION, "no blanks"),
         (wanted(""), E.INVALID_TOPIC_EXCEPTION, "empty"),
         (wanted(".."), E.INVALID_TOPIC_EXCEPTION, "'..' is not allowed"),

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _REPLICAS = 1
 _TOO_MANY = "Excessively large number of partitions per request."
 _DEFAULT = -1
+_METADATA_OF_KAFKA = "__cluster_metadata"
 _FIRST_STRICT = 6
 """From this version on a client whose quota is used up is told so by an error, before it makes it wait (KIP-599)."""
 
@@ -114,6 +115,11 @@ def _planned(
 
 def _checked(broker: Broker, topic: CreatableTopic) -> NewTopic:
     """Return what is to be made; raise `PartRefused` for replicas and partitions that the brokers cannot give."""
+    if topic.name == _METADATA_OF_KAFKA:
+        # Tools take it for the log of Kafka's controllers.
+        raise PartRefused(
+            ErrorCode.INVALID_REQUEST, f"Creation of internal topic {topic.name} is prohibited."
+        )
     name = broker.naming.parse(topic.name)
     if broker.get(topic.name) is None and not broker.allows(name):
         raise PartRefused(

@@ -1,25 +1,23 @@
 package org.apache.kafka.common.test.junit;
 
 import java.util.Collection;
-import java.util.Comparator;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Properties;
 import java.util.Set;
 import java.util.concurrent.ExecutionException;
-import java.util.function.Function;
 import kafka.server.ControllerServer;
 import kafka.server.KafkaBroker;
+import kafka.server.KafkaConfig;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.FeatureUpdate;
 import org.apache.kafka.clients.admin.FeatureUpdate.UpgradeType;
 import org.apache.kafka.clients.admin.UpdateFeaturesOptions;
 import org.apache.kafka.clients.consumer.GroupProtocol;
-import org.apache.kafka.common.KafkaFuture;
-import org.apache.kafka.common.Node;
 import org.apache.kafka.common.acl.AccessControlEntry;
 import org.apache.kafka.common.acl.AclBinding;
 import org.apache.kafka.common.acl.AclBindingFilter;
@@ -41,7 +39,7 @@ class ServedCluster implements ClusterInstance {
     private static final int CONTROLLER = 3000;
 
     private final ClusterConfig config;
-    private ServedProcess served;
+    private Served served;
     private boolean stopped;
 
     ServedCluster(ClusterConfig config) {
@@ -56,9 +54,22 @@ class ServedCluster implements ClusterInstance {
             throw new UnsupportedOperationException("logs in; it " + INSIDES);
         Map<String, String> settings = new HashMap<>(config.serverProperties());
         settings.putAll(config.perServerOverrideProperties().getOrDefault(0, Map.of()));
-        served = new ServedProcess(config.numBrokers(), settings);
-        served.start();
+        served = new Served(new ServedProcess(config.numBrokers(), settings), this::settings);
+        served.process().start();
         setFeatures();
+    }
+
+    /** Of one broker, as the test gave them. */
+    private KafkaConfig settings(int id) {
+        Properties given = new Properties();
+        given.putAll(config.serverProperties());
+        given.putAll(config.perServerOverrideProperties().getOrDefault(id, Map.of()));
+        given.put("node.id", String.valueOf(id));
+        given.put("process.roles", "broker");
+        given.put("controller.quorum.bootstrap.servers", "localhost:9093");
+        given.put("controller.listener.names", "CONTROLLER");
+        given.put("listeners", "PLAINTEXT://localhost:0");
+        return KafkaConfig.fromProps(given);
     }
 
     /** A broker has the features of its release; a test that wants earlier ones, which a controller would give it, is skipped. */
@@ -88,7 +99,7 @@ class ServedCluster implements ClusterInstance {
     public void stop() {
         stopped = true;
         if (served != null)
-            served.stop();
+            served.process().stop();
     }
 
     @Override
@@ -98,12 +109,12 @@ class ServedCluster implements ClusterInstance {
 
     @Override
     public void shutdownBroker(int id) {
-        served.endOne(id);
+        served.process().endOne(id);
     }
 
     @Override
     public void startBroker(int id) {
-        served.startOne();
+        served.process().startOne(id);
     }
 
     @Override
@@ -115,7 +126,7 @@ class ServedCluster implements ClusterInstance {
     public Map<Integer, KafkaBroker> brokers() {
         Map<Integer, KafkaBroker> brokers = new LinkedHashMap<>();
         for (int id = 0; id < config.numBrokers(); id++)
-            brokers.put(id, ServedBroker.of(this, id));
+            brokers.put(id, ServedBroker.of(served, id));
         return brokers;
     }
 
@@ -123,7 +134,7 @@ class ServedCluster implements ClusterInstance {
     @Override
     public Map<Integer, ControllerServer> controllers() {
         boolean named = StackWalker.getInstance().walk(frames -> frames.anyMatch(each -> each.getMethodName().equals("getTopicIds")));
-        return named ? Map.of(CONTROLLER, ServedBroker.controller(this)) : Map.of();
+        return named ? Map.of(CONTROLLER, ServedBroker.controller(served)) : Map.of();
     }
 
     @Override
@@ -148,7 +159,7 @@ class ServedCluster implements ClusterInstance {
 
     @Override
     public String bootstrapServers() {
-        return served.address();
+        return served.process().address();
     }
 
     @Override
@@ -158,26 +169,7 @@ class ServedCluster implements ClusterInstance {
 
     @Override
     public String clusterId() {
-        return asked(admin -> admin.describeCluster().clusterId());
-    }
-
-    List<Node> nodes() {
-        return asked(admin -> admin.describeCluster().nodes()).stream().sorted(Comparator.comparing(Node::id)).toList();
-    }
-
-    /** Returns what the cluster answers; an error of its is thrown as it is. */
-    <T> T asked(Function<Admin, KafkaFuture<T>> question) {
-        try (Admin admin = admin()) {
-            return question.apply(admin).get();
-        } catch (ExecutionException error) {
-            throw error.getCause() instanceof RuntimeException known ? known : new RuntimeException(error);
-        } catch (InterruptedException error) {
-            throw new RuntimeException(error);
-        }
-    }
-
-    boolean isDown(int id) {
-        return served == null || served.isDown(id);
+        return served.clusterId();
     }
 
     @Override

@@ -5,8 +5,11 @@ import java.io.IOException;
 import java.io.Writer;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.security.GeneralSecurityException;
 import java.util.ArrayList;
+import java.util.Base64;
 import java.util.Comparator;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -16,6 +19,9 @@ import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
+import javax.crypto.Mac;
+import javax.crypto.spec.SecretKeySpec;
+import org.apache.kafka.common.security.plain.PlainLoginModule;
 
 /** {@code $MAGNETAR standalone} with settings of a test, with as many workers as it wants brokers, and a directory of its own. */
 public final class ServedProcess {
@@ -23,37 +29,81 @@ public final class ServedProcess {
     private static final Set<String> PLUGINS = Set.of(
         "create.topic.policy.class.name", "alter.config.policy.class.name", "client.quota.callback.class", "metric.reporters",
         "principal.builder.class");
+    private static final String ADMIN = "the-tests";
+    private static final byte[] KEY = "a key of tests, and of nothing else".getBytes();
     private static final Pattern WORKER = Pattern.compile("worker (\\d+) is process (\\d+)");
     private static final long READY_S = 60;
 
     private final int workers;
+    private final String anonymous;
     private final Path directory;
     private final Path settings;
+    private final Set<Integer> ended = new HashSet<>();
+    private boolean authorizes;
     private Process process;
     private String address = "localhost:0";
 
     public ServedProcess(int workers, Map<?, ?> properties) {
+        this(workers, properties, "ANONYMOUS"); // as Kafka calls those that do not say who they are
+    }
+
+    /** Those who do not log in are {@code anonymous}, where there is an authorizer. */
+    public ServedProcess(int workers, Map<?, ?> properties, String anonymous) {
         this.workers = workers;
+        this.anonymous = anonymous;
+        try {
+            directory = Files.createTempDirectory("magnetar-kafka-java-");
+        } catch (IOException error) {
+            throw new RuntimeException(error);
+        }
+        settings = directory.resolve("server.properties");
+        set(properties);
+        Runtime.getRuntime().addShutdownHook(new Thread(this::stop)); // also of a test that was cut short
+    }
+
+    /** Takes other settings; it has them when it starts. */
+    public void set(Map<?, ?> properties) {
         Properties given = new Properties();
         properties.forEach((name, value) -> given.put(name, String.valueOf(value)));
         for (String name : PLUGINS) {
             if (given.containsKey(name))
                 throw new UnsupportedOperationException("has a plug-in in Java; it " + INSIDES);
         }
-        if (given.containsKey("authorizer.class.name")) {
+        authorizes = given.containsKey("authorizer.class.name");
+        if (authorizes) {
             given.put("authentication.enabled", "true");
-            given.put("anonymous.user.role", "ANONYMOUS"); // as Kafka calls those that do not say who they are
+            given.put("anonymous.user.role", anonymous);
+            given.put("token.secret.key", Base64.getEncoder().encodeToString(KEY));
+            given.merge("super.users", "User:" + ADMIN, (before, more) -> before + ";" + more);
         }
-        try {
-            directory = Files.createTempDirectory("magnetar-kafka-java-");
-            settings = directory.resolve("server.properties");
-            try (Writer writer = Files.newBufferedWriter(settings)) {
-                given.store(writer, null);
-            }
+        try (Writer writer = Files.newBufferedWriter(settings)) {
+            given.store(writer, null);
         } catch (IOException error) {
             throw new RuntimeException(error);
         }
-        Runtime.getRuntime().addShutdownHook(new Thread(this::stop)); // also of a test that was cut short
+    }
+
+    /** What a client logs in with that is allowed everything. */
+    Map<String, String> login() {
+        if (!authorizes)
+            return Map.of();
+        return Map.of(
+            "security.protocol", "SASL_PLAINTEXT",
+            "sasl.mechanism", "PLAIN",
+            "sasl.jaas.config", PlainLoginModule.class.getName() + " required username=\"" + ADMIN + "\" password=\"token:" + token() + "\";");
+    }
+
+    private static String token() {
+        Base64.Encoder encoder = Base64.getUrlEncoder().withoutPadding();
+        String said = encoder.encodeToString("{\"alg\":\"HS256\"}".getBytes()) + "."
+            + encoder.encodeToString(("{\"sub\":\"" + ADMIN + "\"}").getBytes());
+        try {
+            Mac mac = Mac.getInstance("HmacSHA256");
+            mac.init(new SecretKeySpec(KEY, "HmacSHA256"));
+            return said + "." + encoder.encodeToString(mac.doFinal(said.getBytes()));
+        } catch (GeneralSecurityException error) {
+            throw new RuntimeException(error);
+        }
     }
 
     /** Starts it, at the address of before if there was one. */
@@ -108,21 +158,23 @@ public final class ServedProcess {
         }
     }
 
-    /** Ends one of several workers, which is started again by itself; the only one stays away until {@link #start}. */
+    /** Ends one of several workers, which is started again by itself; when a test has ended all, they stay away until {@link #startOne}. */
     void endOne(int id) {
-        if (workers == 1)
+        ended.add(id);
+        if (ended.size() == workers)
             end();
         else
             worker(id).ifPresent(ProcessHandle::destroy);
     }
 
-    void startOne() {
-        if (workers == 1)
+    void startOne(int id) {
+        if (ended.size() == workers)
             start();
+        ended.remove(id);
     }
 
     boolean isDown(int id) {
-        return workers == 1 ? process == null || !process.isAlive() : worker(id).isEmpty();
+        return process == null || !process.isAlive() || workers > 1 && worker(id).isEmpty();
     }
 
     private Optional<ProcessHandle> worker(int id) {
