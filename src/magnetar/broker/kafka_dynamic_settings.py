@@ -18,6 +18,7 @@ _CLEANER = "the buffers of Kafka's log cleaner; one buffer, of log.cleaner.dedup
 _BUFFERS = "a coordinator's buffers; facts are appended as they come"
 _KERBEROS = "Kerberos, which is not served"
 _LOGINS = "a broker's own logins with other brokers; there are none"
+_REPLICATION = "replication; there is one replica"
 _LEVEL = "the level of a codec; the default is used"
 
 _ROWS: tuple[tuple[str, Kind, Value, Rule | None, str], ...] = (
@@ -26,7 +27,9 @@ _ROWS: tuple[tuple[str, Kind, Value, Rule | None, str], ...] = (
     ("compression.lz4.level", Kind.INT, 9, between(1, 17), _LEVEL),
     ("compression.zstd.level", Kind.INT, 3, between(-131072, 22), _LEVEL),
     ("follower.fetch.last.tiered.offset.enable", Kind.BOOLEAN, False, None, _TIERED),
+    ("follower.replication.throttled.rate", Kind.LONG, MAX_LONG, at_least(0), _REPLICATION),
     ("group.coordinator.cached.buffer.max.bytes", Kind.INT, 1048588, at_least(524288), _BUFFERS),
+    ("leader.replication.throttled.rate", Kind.LONG, MAX_LONG, at_least(0), _REPLICATION),
     ("log.cleaner.io.buffer.load.factor", Kind.DOUBLE, 0.9, None, _CLEANER),
     ("log.cleaner.io.buffer.size", Kind.INT, 524288, at_least(0), _CLEANER),
     ("log.cleaner.io.max.bytes.per.second", Kind.DOUBLE, 1.7976931348623157e308, None, _CLEANER),
@@ -43,7 +46,7 @@ _ROWS: tuple[tuple[str, Kind, Value, Rule | None, str], ...] = (
     ("num.io.threads", Kind.INT, 8, at_least(1), _THREADS),
     ("num.network.threads", Kind.INT, 3, at_least(1), _THREADS),
     ("num.recovery.threads.per.data.dir", Kind.INT, 2, at_least(1), _THREADS),
-    ("num.replica.fetchers", Kind.INT, 1, None, "replication; there is one replica"),
+    ("num.replica.fetchers", Kind.INT, 1, None, _REPLICATION),
     ("remote.fetch.max.wait.ms", Kind.INT, 500, at_least(1), _TIERED),
     ("remote.list.offsets.request.timeout.ms", Kind.LONG, 30000, at_least(1), _TIERED),
     ("remote.log.index.file.cache.total.size.bytes", Kind.LONG, 1 << 30, at_least(1), _TIERED),
@@ -53,6 +56,7 @@ _ROWS: tuple[tuple[str, Kind, Value, Rule | None, str], ...] = (
     ("remote.log.manager.fetch.max.bytes.per.second", Kind.LONG, MAX_LONG, at_least(1), _TIERED),
     ("remote.log.manager.follower.thread.pool.size", Kind.INT, 2, between(1, MAX_INT), _TIERED),
     ("remote.log.reader.threads", Kind.INT, 10, at_least(1), _TIERED),
+    ("replica.alter.log.dirs.io.max.bytes.per.second", Kind.LONG, MAX_LONG, at_least(0), _REPLICATION),
     ("sasl.kerberos.kinit.cmd", Kind.STRING, "/usr/bin/kinit", None, _KERBEROS),
     ("sasl.kerberos.min.time.before.relogin", Kind.LONG, 60000, None, _KERBEROS),
     ("sasl.kerberos.ticket.renew.jitter", Kind.DOUBLE, 0.05, None, _KERBEROS),

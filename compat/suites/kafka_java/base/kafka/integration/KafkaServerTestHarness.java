@@ -9,6 +9,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Properties;
 import java.util.Random;
 import java.util.Set;
@@ -242,8 +243,10 @@ public abstract class KafkaServerTestHarness extends QuorumTestHarness {
         return ServedBroker.controller(served);
     }
 
-    /** It is there. */
-    public void createOffsetsTopic(ListenerName listenerName, Properties adminClientConfig) { }
+    /** With as many partitions as the coordinators of groups have. */
+    public void createOffsetsTopic(ListenerName listenerName, Properties adminClientConfig) {
+        served.createTopic(new NewTopic("__consumer_offsets", Optional.empty(), Optional.empty()));
+    }
 
     public ListenerName createOffsetsTopic$default$1() {
         return listenerName();
