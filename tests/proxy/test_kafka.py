@@ -18,9 +18,11 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetS
 
 from magnetar.client.cluster import Cluster
 from magnetar.client.settings import settings_of
+from magnetar.wire.kafka.messages.list_config_resources_request import ListConfigResourcesRequest
 from tests.proxy.processes import PATIENCE_S, ClusterProcess, ProxyProcess
 
 RECORDS = 20_000
+BROKER, LOGGER = 4, 8
 PARTITIONS = 12
 
 
@@ -187,6 +189,25 @@ def test_the_one_broker_is_described(admin: AdminClient) -> None:
     (told,) = admin.describe_configs([ConfigResource(ResourceType.BROKER, number)]).items()
     assert told[0].name == number
     assert told[1].result(PATIENCE_S)["num.partitions"].value == "1"
+
+
+def test_brokers_are_listed_as_clients_know_them(
+    admin: AdminClient, cluster: ClusterProcess, proxy: ProxyProcess
+) -> None:
+    asked = ListConfigResourcesRequest(resource_types=[BROKER, LOGGER])
+
+    def listed(address: str) -> list[tuple[int, str]]:
+        with Cluster(settings_of({"bootstrap.servers": address})) as known:
+            told = known.any_broker().call(asked, 1).config_resources
+        return sorted((each.resource_type, each.resource_name) for each in told)
+
+    brokers = AdminClient({"bootstrap.servers": cluster.kafka}).list_topics(timeout=PATIENCE_S).brokers
+    assert len(brokers) > 1
+    assert listed(cluster.kafka) == [
+        (kind, str(node)) for kind in (BROKER, LOGGER) for node in sorted(brokers)
+    ]
+    own = str(admin.list_topics(timeout=PATIENCE_S).controller_id)
+    assert listed(proxy.kafka) == [(BROKER, own), (LOGGER, own)]
 
 
 def _with_entry(topic: str) -> ConfigResource:

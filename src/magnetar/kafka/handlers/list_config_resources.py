@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 async def list_config_resources(
     request: ListConfigResourcesRequest, context: RequestContext
 ) -> ListConfigResourcesResponse:
-    """Return topics, groups that something is set for, client metrics, the broker and its loggers.
+    """Return topics, groups that something is set for, client metrics, brokers and their loggers.
 
     Version 0 asks for client metrics alone.
     """
@@ -29,11 +29,11 @@ async def list_config_resources(
     if not kinds <= set(ConfigResourceType):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[])
     broker = context.kafka.broker
-    node = str(broker.identity.node_id)
+    nodes = [str(each.node_id) for each in broker.ownership.brokers()]
     names = {
         ConfigResourceType.TOPIC: [topic.kafka_name for topic in broker.topics() if broker.visible(topic)],
-        ConfigResourceType.BROKER: [node],
-        ConfigResourceType.BROKER_LOGGER: [node],
+        ConfigResourceType.BROKER: nodes,
+        ConfigResourceType.BROKER_LOGGER: nodes,
         ConfigResourceType.CLIENT_METRICS: sorted(context.kafka.client_metrics.get().subscriptions),
         ConfigResourceType.GROUP: context.kafka.groups.configs.groups(),
     }

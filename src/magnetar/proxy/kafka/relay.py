@@ -25,7 +25,7 @@ from magnetar.proxy.kafka.brokers import NoCoordinator
 from magnetar.proxy.kafka.delegated import GONE, LoginEnded
 from magnetar.proxy.kafka.fetching import MOVED, Fetching, within_bounds, without_leader
 from magnetar.proxy.kafka.request import ProxiedRequest, as_it_came, framed, read_answer, written
-from magnetar.proxy.kafka.rewriting import REWRITTEN, Place, leaders
+from magnetar.proxy.kafka.rewriting import OF_BROKERS, REWRITTEN, Place, leaders
 from magnetar.proxy.kafka.routes import Routes, TopicKey
 from magnetar.proxy.kafka.sharing import Sharing
 from magnetar.proxy.kafka.spreading import (
@@ -76,8 +76,6 @@ _OF_TOKENS = frozenset(
 )
 """What nobody may do who was let in by a token (KIP-48)."""
 _NO_SESSION = -1
-_OF_BROKERS = (4, 8)
-"""Types of resources: a broker, and its loggers."""
 Answered = Callable[[ProxiedRequest, Sequence[Buffer]], None]
 Failed = Callable[[ProxiedRequest, Exception], None]
 
@@ -451,12 +449,12 @@ def _knows_nothing(topic: TopicKey, partition: int) -> bool:
 
 
 def _names(resources: Iterable[Any], broker: str) -> bool:
-    return any(row.resource_type in _OF_BROKERS and row.resource_name == broker for row in resources)
+    return any(row.resource_type in OF_BROKERS and row.resource_name == broker for row in resources)
 
 
 def _rename(resources: Iterable[Any], before: str, after: str) -> None:
     for row in resources:
-        if row.resource_type in _OF_BROKERS and row.resource_name == before:
+        if row.resource_type in OF_BROKERS and row.resource_name == before:
             row.resource_name = after
 
 

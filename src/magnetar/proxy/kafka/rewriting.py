@@ -7,9 +7,12 @@ from typing import Any, NamedTuple
 
 from magnetar.wire.kafka.messages import ApiKey
 from magnetar.wire.kafka.messages.describe_cluster_response import DescribeClusterBroker
+from magnetar.wire.kafka.messages.list_config_resources_response import ConfigResource
 from magnetar.wire.kafka.messages.metadata_response import MetadataResponseBroker
 
 _UNFENCED = 1
+OF_BROKERS = (4, 8)
+"""Types of resources: a broker, and its loggers."""
 
 
 class Place(NamedTuple):
@@ -63,6 +66,15 @@ def describe_topic_partitions(answer: Any, place: Place) -> None:
             row.eligible_leader_replicas = row.last_known_elr = []  # Java's client takes no null
 
 
+def list_config_resources(answer: Any, place: Place) -> None:
+    """Brokers, and what they log by, are one that clients know."""
+    found = [each for each in answer.config_resources if each.resource_type not in OF_BROKERS]
+    for kind in OF_BROKERS:
+        if any(each.resource_type == kind for each in answer.config_resources):
+            found.append(ConfigResource(resource_type=kind, resource_name=str(place.node_id)))
+    answer.config_resources = found
+
+
 def leaders(answer: Any, place: Place) -> None:
     """Produce's and Fetch's: whoever leads now, it is reached here (KIP-951)."""
     for topic in answer.responses:
@@ -83,6 +95,7 @@ REWRITTEN: dict[int, Callable[[Any, Place], None]] = {
     ApiKey.METADATA: metadata,
     ApiKey.FIND_COORDINATOR: find_coordinator,
     ApiKey.DESCRIBE_CLUSTER: describe_cluster,
+    ApiKey.LIST_CONFIG_RESOURCES: list_config_resources,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
     ApiKey.PRODUCE: leaders,
     ApiKey.FETCH: leaders,
