@@ -30,6 +30,20 @@ class BesideEachOther(LoadScopeScheduling):
             self.workqueue.move_to_end(light, last=False)
         super()._assign_work_unit(node)
 
+    def schedule(self) -> None:
+        """Give out tests, enough of them also to a worker that comes for one that crashed.
+
+        It runs a test when it has the next one, or knows that there is none.
+        """
+        super().schedule()
+        for node in self.nodes:
+            while (
+                self.workqueue and not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2
+            ):
+                self._assign_work_unit(node)
+            if not self.workqueue:
+                node.shutdown()
+
     def mark_test_pending(self, item: str) -> None:
         """Let a test that ended its worker run again: it waits already, for ``remove_node`` has put it back."""
 

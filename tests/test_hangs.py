@@ -45,7 +45,8 @@ def test_before(): pass
 @pytest.mark.timeout(1)
 def test_it(%s):
     %s
-
+"""
+AFTER = """
 def test_after(): pass
 """
 WHERE = {
@@ -55,11 +56,13 @@ WHERE = {
 }
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("after", ["", AFTER], ids=["the_last", "others_follow"])
 @pytest.mark.parametrize("where", WHERE)
-def test_a_run_goes_on_after_a_test_that_hangs(tmp_path: Path, where: str) -> None:
+def test_a_run_goes_on_after_a_test_that_hangs(tmp_path: Path, where: str, after: str, workers: int) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "pytest.ini").write_text("[pytest]\ntimeout = 300\n")
-    (tmp_path / "test_hang.py").write_text(HANGS % WHERE[where])
+    (tmp_path / "test_hang.py").write_text(HANGS % WHERE[where] + after)
     (tmp_path / "test_other.py").write_text("def test_other(): pass\n")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment |= {
@@ -67,7 +70,17 @@ def test_a_run_goes_on_after_a_test_that_hangs(tmp_path: Path, where: str) -> No
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), environment.get("PYTHONPATH", "")]),
     }
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-n2", "--dist", "loadscope", "-p", "no:cacheprovider"],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            f"-n{workers}",
+            "--dist",
+            "loadscope",
+            "-p",
+            "no:cacheprovider",
+        ],
         cwd=tmp_path,
         env=environment,
         capture_output=True,
@@ -76,6 +89,6 @@ def test_a_run_goes_on_after_a_test_that_hangs(tmp_path: Path, where: str) -> No
         check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr
-    assert "4 passed" in run.stdout
+    assert f"{4 if after else 3} passed" in run.stdout
     assert "rerun" in run.stdout
     assert "hang_once" in run.stderr, "the stacks of what hangs are told"
