@@ -39,14 +39,16 @@ public class Served {
 
     /** What is allowed everything; whoever uses it closes it. */
     public Admin admin() {
-        Map<String, Object> client = new HashMap<>(process.login());
-        client.put("bootstrap.servers", process.address());
-        return Admin.create(client);
+        return Admin.create(new HashMap<>(process.admin()));
     }
 
     /** Returns what the cluster answers; an error of its is thrown as it is. */
     public <T> T asked(Function<Admin, KafkaFuture<T>> question) {
-        try (Admin admin = admin()) {
+        return answered(admin(), question);
+    }
+
+    private static <T> T answered(Admin asking, Function<Admin, KafkaFuture<T>> question) {
+        try (Admin admin = asking) {
             return question.apply(admin).get();
         } catch (ExecutionException error) {
             throw error.getCause() instanceof RuntimeException known ? known : new RuntimeException(error);
@@ -55,8 +57,10 @@ public class Served {
         }
     }
 
+    /** Brokers, as clients that do not log in reach them. */
     public List<Node> nodes() {
-        return asked(admin -> admin.describeCluster().nodes()).stream().sorted(Comparator.comparing(Node::id)).toList();
+        Admin client = Admin.create(Map.of("bootstrap.servers", process.address()));
+        return answered(client, admin -> admin.describeCluster().nodes()).stream().sorted(Comparator.comparing(Node::id)).toList();
     }
 
     String clusterId() {

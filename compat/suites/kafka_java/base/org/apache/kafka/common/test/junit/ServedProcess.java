@@ -42,6 +42,7 @@ public final class ServedProcess {
     private boolean authorizes;
     private Process process;
     private String address = "localhost:0";
+    private String adminAddress = "localhost:0";
 
     public ServedProcess(int workers, Map<?, ?> properties) {
         this(workers, properties, "ANONYMOUS"); // as Kafka calls those that do not say who they are
@@ -73,6 +74,7 @@ public final class ServedProcess {
         if (authorizes) {
             given.put("authentication.enabled", "true");
             given.put("anonymous.user.role", anonymous);
+            given.put("sasl.enabled.mechanisms", "PLAIN");
             given.put("token.secret.key", Base64.getEncoder().encodeToString(KEY));
             given.merge("super.users", "User:" + ADMIN, (before, more) -> before + ";" + more);
         }
@@ -83,11 +85,12 @@ public final class ServedProcess {
         }
     }
 
-    /** What a client logs in with that is allowed everything. */
-    Map<String, String> login() {
+    /** What a client needs that is allowed everything. */
+    Map<String, String> admin() {
         if (!authorizes)
-            return Map.of();
+            return Map.of("bootstrap.servers", address);
         return Map.of(
+            "bootstrap.servers", adminAddress,
             "security.protocol", "SASL_PLAINTEXT",
             "sasl.mechanism", "PLAIN",
             "sasl.jaas.config", PlainLoginModule.class.getName() + " required username=\"" + ADMIN + "\" password=\"token:" + token() + "\";");
@@ -109,8 +112,13 @@ public final class ServedProcess {
     /** Starts it, at the address of before if there was one. */
     public void start() {
         List<String> command = new ArrayList<>(List.of(
-            System.getenv("MAGNETAR"), "standalone", "--data", directory.resolve("data").toString(), "--kafka", address,
-            "--config", settings.toString()));
+            System.getenv("MAGNETAR"), "standalone", "--data", directory.resolve("data").toString(), "--config", settings.toString()));
+        if (authorizes) {
+            command.addAll(List.of(
+                "--set", "listeners=CLIENT://" + address + ",ADMIN://" + adminAddress,
+                "--set", "listener.security.protocol.map=CLIENT:PLAINTEXT,ADMIN:SASL_PLAINTEXT"));
+        } else
+            command.addAll(List.of("--kafka", address));
         if (workers > 1)
             command.addAll(List.of("--workers", String.valueOf(workers)));
         Path log = directory.resolve("log");
@@ -119,7 +127,9 @@ public final class ServedProcess {
             BufferedReader said = process.inputReader();
             for (String line = said.readLine(); line != null; line = said.readLine()) {
                 if (line.startsWith("ready ")) {
-                    address = line.split("kafka=")[1].split(" ")[0];
+                    String[] addresses = line.split("kafka=")[1].split(" ")[0].split(",");
+                    address = addresses[0];
+                    adminAddress = addresses[addresses.length - 1];
                     return;
                 }
             }
