@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import count
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import pytest
 
 from magnetar.ledger.errors import LedgerError, LedgerFenced, LedgerNotFound, StorageFailed, StorageFull
 from magnetar.ledger.port import Snapshot
-from magnetar.metadata import MetadataStore
+from magnetar.metadata import MetadataStore, MetadataUnavailable, MetadataUncertain, Op, Stored
 from tests.cluster.servers import Cluster, class_path
 from tests.contracts.managed_ledger import House, ManagedLedgerContract
 from tests.ledger.entries import NOW_MS, append, append_durably, batch, payload, read_all
@@ -211,6 +211,32 @@ async def test_a_ledger_that_is_gone_is_said_with_its_name(house: BookKeeperHous
     log = await house.open()
     with pytest.raises(LedgerNotFound, match=f"ledger {ledger.ledger_id} cannot be opened"):
         await log.read(0, max_bytes=1)
+
+
+async def test_a_ledger_of_which_nobody_knows_whether_it_is_in_the_list_stays(
+    house: BookKeeperHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await house.open(max_ledger_entries=2)
+    for number in range(2):
+        await append_durably(log, b"%d" % number)
+    commit = house.metadata.commit
+
+    async def kept(ops: Sequence[Op]) -> Sequence[int]:
+        await commit(ops)
+        raise MetadataUncertain("the connection broke while a commit was written")
+
+    async def unreachable(path: str) -> Stored | None:
+        raise MetadataUnavailable("it cannot be reached")
+
+    monkeypatch.setattr(house.metadata, "commit", kept)
+    monkeypatch.setattr(house.metadata, "get", unreachable)
+    with pytest.raises(LedgerError):
+        await append_durably(log, b"of which nobody knows")
+    monkeypatch.undo()
+    await house.reopen()
+    log = await house.open(max_ledger_entries=2)
+    await append_durably(log, b"2")
+    assert [payload(each) for each in await read_all(log)] == [batch(b"0"), batch(b"1"), batch(b"2")]
 
 
 def test_its_servers_begin_with_archives_of_their_classes(cluster: Cluster) -> None:
