@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
     AclPermissionType,
     AdminClient,
     NewTopic,
+    OffsetSpec,
     ResourcePatternType,
     ResourceType,
 )
@@ -43,7 +44,7 @@ from magnetar.kafka.authorization import guarded
 from magnetar.kafka.handlers import ROUTE_BY_KEY
 from magnetar.metadata import MemoryStore, MetadataCorrupt, Put
 from magnetar.metadata.cache import MetadataCache
-from magnetar.records.batch import PlainRecord, encode_batch
+from magnetar.records.batch import NO_PRODUCER, TRANSACTIONAL, PlainRecord, encode_batch
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.create_acls_request import AclCreation, CreateAclsRequest
 from magnetar.wire.kafka.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
@@ -59,7 +60,7 @@ from magnetar.wire.kafka.messages.produce_request import (
     ProduceRequest,
     TopicProduceData,
 )
-from tests.hostile.client import Wire
+from tests.hostile.client import Wire, frame, request_bytes
 from tests.process import BrokerProcess
 from tests.security.conftest import say
 from tests.security.signing import IN_KAFKAS_WORDS, token
@@ -493,6 +494,50 @@ def test_a_connection_that_writes_hears_of_every_change(house: BrokerProcess) ->
             assert codes() == {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
             make(house, binding(name, "olga", AclOperation.WRITE))
     drop(house, "olga")
+
+
+def test_batches_of_a_transaction_need_its_transactional_id(house: BrokerProcess) -> None:
+    """Also on topics that are known to be written to, and in a transaction that has the partition already."""
+    name, other = topic(house, "of-transactions"), topic(house, "of-transactions-too")
+    on_topics = [binding(each, "ines", AclOperation.WRITE) for each in (name, other)]
+    make(house, *on_topics, binding("ines-1", "ines", AclOperation.WRITE, kind=ResourceType.TRANSACTIONAL_ID))
+    with Wire(house.host_and_port) as wire:
+        assert say(wire, f"token:{token('ines')}").error_code == 0  # type: ignore[attr-defined]
+        begun = wire.ask(InitProducerIdRequest(transactional_id="ines-1", transaction_timeout_ms=60_000), 5)
+        assert begun.error_code == 0
+
+        def batch(sequence: int) -> bytes:
+            return encode_batch(
+                [PlainRecord(None, b"x", [], 0, 0)],
+                attributes=TRANSACTIONAL if sequence >= 0 else 0,
+                producer_id=begun.producer_id if sequence >= 0 else NO_PRODUCER,
+                producer_epoch=begun.producer_epoch if sequence >= 0 else -1,
+                base_sequence=sequence,
+            )
+
+        def asked(sequence: int, *names: str, acks: int = -1) -> ProduceRequest:
+            rows = [PartitionProduceData(index=0, records=batch(sequence))]
+            data = [TopicProduceData(name=each, partition_data=rows) for each in names]
+            by = "ines-1" if sequence >= 0 else None
+            return ProduceRequest(transactional_id=by, acks=acks, timeout_ms=1000, topic_data=data)
+
+        def codes(sequence: int, *names: str) -> list[int]:
+            answer = wire.ask(asked(sequence, *names), 12)
+            return [row.error_code for each in answer.responses for row in each.partition_responses]
+
+        assert codes(0, name) == [0]
+        drop(house, "ines")
+        make(house, *on_topics)
+        assert codes(-1, name, other) == codes(-1, name, other) == [0, 0]
+        denied = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        assert codes(1, name) == [denied]
+        assert codes(1, name, other) == [denied] * 2
+        wire.send(frame(request_bytes(asked(1, name, acks=0), 12)))
+        assert wire.is_closed()
+    admin, where = AdminClient(client(house, "root")), TopicPartition(name, 0)
+    end = admin.list_offsets({where: OffsetSpec.latest()})[where].result(20).offset
+    assert end == 3, "nothing of what was refused is stored"
+    drop(house, "ines")
 
 
 def test_prefixes_hosts_and_everybody(house: BrokerProcess) -> None:

@@ -53,6 +53,15 @@ _LENGTH_OFFSET = 12  # the length field counts from behind itself
 _CRC_FROM = 21
 
 
+_ATTRIBUTES_LOW = 22
+
+
+def is_transactional(batch: Buffer) -> bool:
+    """Tell whether what may be a batch says that it is of a transaction; nothing else of it is looked at."""
+    seen = memoryview(batch)
+    return len(seen) > _ATTRIBUTES_LOW and bool(seen[_ATTRIBUTES_LOW] & TRANSACTIONAL)
+
+
 class BatchHeader(NamedTuple):
     """The fixed part of a batch, field by field."""
 

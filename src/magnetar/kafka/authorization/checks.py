@@ -32,9 +32,12 @@ FEW_TOPICS = 16
 
 
 def may_write_all(request: Any, access: Access) -> bool:
-    """Whether each topic of a small Produce is known to be one that may be written to; if not, its guard finds out."""
+    """Whether each topic of a small Produce is known to be one that may be written to; if not, its guard finds out.
+
+    It also looks after transactions.
+    """
     topics, written = request.topic_data, access.written
-    if len(topics) > FEW_TOPICS or not written:
+    if len(topics) > FEW_TOPICS or not written or request.transactional_id is not None:
         return False
     return written.issuperset([topic.name or topic.topic_id for topic in topics])
 

@@ -11,6 +11,7 @@ from magnetar.kafka.authorization import operations
 from magnetar.kafka.authorization.checks import FEW_TOPICS, Checks
 from magnetar.kafka.operations import NOT_ASKED
 from magnetar.kafka.pace import paced
+from magnetar.records.batch import is_transactional
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages import describe_producers_response
 from magnetar.wire.kafka.messages.create_partitions_response import CreatePartitionsTopicResult
@@ -47,6 +48,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 MESSAGE = "Topic authorization failed."
+NO_TRANSACTION = (
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    "Transactional Id authorization failed.",
+)
 
 
 async def split(rows: Iterable[T], allowed: Callable[[T], bool]) -> tuple[list[T], list[T]]:
@@ -73,15 +78,26 @@ async def refused(topics: Iterable[Any], kind: Callable[..., T], row: Callable[.
 
 
 async def produce(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
-    """WRITE on each topic. A client that wants no answer learns of a refusal by losing its connection.
+    """WRITE on each topic, and on the transactional id of transactional batches, without which none is taken.
 
-    Brokers may write to the dead-letter queues of share groups, for each other.
+    A client that wants no answer learns of a refusal by losing its connection. Brokers may write to the dead-letter
+    queues of share groups, for each other.
     """
+    transactional_id = request.transactional_id
+    if (
+        transactional_id is not None
+        and not checks.transacts(transactional_id)
+        and await _is_transactional(request)
+    ):
+        return await _refuse_batches(
+            ProduceResponse(responses=[]), request, request.topic_data, NO_TRANSACTION
+        )
     async for topic in paced(request.topic_data):
         if not checks.writes(topic.name, topic.topic_id):
             break
     else:
-        checks.remember_written(request.topic_data[:FEW_TOPICS])
+        if transactional_id is None:
+            checks.remember_written(request.topic_data[:FEW_TOPICS])
         return await answer(request, context)
     for_cluster = checks.on_cluster(Right.act_for_cluster)
     allowed, denied = await split(
@@ -93,24 +109,38 @@ async def produce(request: Any, context: RequestContext, checks: Checks, answer:
     )
     request.topic_data = allowed
     response = await answer(request, context) if allowed else ProduceResponse(responses=[])
-    if not denied:
-        return response
+    return await _refuse_batches(response, request, denied, (DENIED, MESSAGE)) if denied else response
+
+
+async def _is_transactional(request: Any) -> bool:
+    async for topic in paced(request.topic_data):
+        async for each in paced(topic.partition_data):
+            if each.records is not None and is_transactional(each.records):
+                return True
+    return False
+
+
+async def _refuse_batches(
+    response: Any, request: Any, topics: list[Any], why: tuple[ErrorCode, str]
+) -> ProduceResponse:
+    """Add refusals to an answer; where none is wanted, end the connection."""
+    code, message = why
     if not request.acks:
-        raise ConnectionAbortedError(f"acks=0, and {denied[0].name}: {MESSAGE}")
+        raise ConnectionAbortedError(f"acks=0, and {topics[0].name}: {message}")
     response.responses += [
         TopicProduceResponse(
             name=topic.name,
             topic_id=topic.topic_id,
             partition_responses=[
                 PartitionProduceResponse(
-                    index=each.index, error_code=DENIED, error_message=MESSAGE, base_offset=-1
+                    index=each.index, error_code=code, error_message=message, base_offset=-1
                 )
                 async for each in paced(topic.partition_data)
             ],
         )
-        async for topic in paced(denied)
+        async for topic in paced(topics)
     ]
-    return response
+    return response  # type: ignore[no-any-return]
 
 
 async def list_offsets(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
@@ -125,8 +155,11 @@ async def list_offsets(request: Any, context: RequestContext, checks: Checks, an
 async def offset_for_leader_epoch(
     request: Any, context: RequestContext, checks: Checks, answer: Handler
 ) -> Any:
-    """DESCRIBE on each topic."""
-    request.topics, denied = await split(request.topics, lambda topic: checks.sees(topic.topic))
+    """DESCRIBE on each topic; brokers ask each other."""
+    all_of_them = checks.on_cluster(Right.act_for_cluster)
+    request.topics, denied = await split(
+        request.topics, lambda topic: all_of_them or checks.sees(topic.topic)
+    )
     response = await answer(request, context)
     response.topics += [
         OffsetForLeaderTopicResult(
