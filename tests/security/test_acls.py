@@ -60,6 +60,12 @@ from magnetar.wire.kafka.messages.produce_request import (
     ProduceRequest,
     TopicProduceData,
 )
+from magnetar.wire.kafka.messages.streams_group_heartbeat_request import (
+    StreamsGroupHeartbeatRequest,
+    Subtopology,
+    TopicInfo,
+    Topology,
+)
 from tests.hostile.client import Wire, frame, request_bytes
 from tests.process import BrokerProcess
 from tests.security.conftest import say
@@ -538,6 +544,49 @@ def test_batches_of_a_transaction_need_its_transactional_id(house: BrokerProcess
     end = admin.list_offsets({where: OffsetSpec.latest()})[where].result(20).offset
     assert end == 3, "nothing of what was refused is stored"
     drop(house, "ines")
+
+
+def test_a_streams_application_describes_its_topics_and_creates_those_that_are_missing(
+    house: BrokerProcess,
+) -> None:
+    source, changelog = topic(house, "of-a-stream"), "app-store-changelog"
+    group = binding("app", "stella", AclOperation.READ, kind=ResourceType.GROUP)
+    part = Subtopology(
+        subtopology_id="0",
+        source_topics=[source],
+        state_changelog_topics=[TopicInfo(name=changelog, replication_factor=1)],
+    )
+    joins = StreamsGroupHeartbeatRequest(
+        group_id="app",
+        member_id="a-member",
+        rebalance_timeout_ms=1000,
+        topology=Topology(epoch=1, subtopologies=[part]),
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
+        process_id="p",
+    )
+    with Wire(house.host_and_port) as wire:
+        assert say(wire, f"token:{token('stella')}").error_code == 0  # type: ignore[attr-defined]
+
+        def told() -> tuple[int, list[str]]:
+            answer = wire.ask(joins, 0)
+            return answer.error_code, [each.status_detail for each in answer.status or ()]
+
+        def is_there() -> bool:
+            return changelog in AdminClient(client(house, "root")).list_topics(timeout=20).topics
+
+        make(house, group, binding(source, "stella", AclOperation.DESCRIBE))
+        assert told()[0] == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        make(house, binding(changelog, "stella", AclOperation.DESCRIBE))
+        code, details = told()
+        assert code == 0
+        assert any(f"Unauthorized to CREATE on topics {changelog}." in each for each in details), details
+        assert not is_there()
+        make(house, binding(changelog, "stella", AclOperation.CREATE))
+        assert told()[0] == 0
+        assert is_there()
+    drop(house, "stella")
 
 
 def test_prefixes_hosts_and_everybody(house: BrokerProcess) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.core import NewTopic
@@ -14,7 +14,10 @@ from magnetar.kafka.handlers.rebalance_protocols import serves
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
-from magnetar.wire.kafka.messages.streams_group_heartbeat_response import StreamsGroupHeartbeatResponse
+from magnetar.wire.kafka.messages.streams_group_heartbeat_response import (
+    Status,
+    StreamsGroupHeartbeatResponse,
+)
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
@@ -26,6 +29,12 @@ async def streams_group_heartbeat(
     request: StreamsGroupHeartbeatRequest, context: RequestContext
 ) -> StreamsGroupHeartbeatResponse:
     """Answer when what it led to is durable; internal topics that are missing are made before."""
+    return await _heartbeat(request, context, lambda name: True)
+
+
+async def _heartbeat(
+    request: StreamsGroupHeartbeatRequest, context: RequestContext, may_create: Callable[[str], bool]
+) -> StreamsGroupHeartbeatResponse:
     if not serves(context, "streams"):
         return StreamsGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     await load_apart(
@@ -34,11 +43,22 @@ async def streams_group_heartbeat(
     caller = Caller(context.client_id, context.client_host, context.api_version)
     answered = await context.kafka.groups.streams_heartbeat(request, caller)
     if answered.missing and not answered.response.error_code:
-        failed = await _make(answered.missing, context)
-        for status in answered.response.status or ():
-            if failed and status.status_code == _MISSING_INTERNAL_TOPICS:
-                status.status_detail = f"{status.status_detail}; Creation failed: {', '.join(failed)}."
+        denied = [each.name for each in answered.missing if not may_create(each.name)]
+        if denied:  # then none is made, as in Kafka
+            _add_detail(answered.response, f"Unauthorized to CREATE on topics {', '.join(denied)}.")
+        elif failed := await _make(answered.missing, context):
+            _add_detail(answered.response, f"Creation failed: {', '.join(failed)}.")
     return answered.response
+
+
+def _add_detail(response: StreamsGroupHeartbeatResponse, detail: str) -> None:
+    """Say it where the group is told that internal topics are missing."""
+    for status in response.status or ():
+        if status.status_code == _MISSING_INTERNAL_TOPICS:
+            status.status_detail = f"{status.status_detail}; {detail}"
+            return
+    status = Status(status_code=_MISSING_INTERNAL_TOPICS, status_detail=detail)
+    response.status = [*(response.status or ()), status]
 
 
 _MISSING_INTERNAL_TOPICS = 3
@@ -61,15 +81,14 @@ async def _make(missing: Iterable[MissingTopic], context: RequestContext) -> lis
 
 
 async def guard(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
-    """READ on the group; of what a topology names, DESCRIBE on sources, and CREATE and READ on internal topics."""
+    """READ on the group, DESCRIBE on all that a topology names, and CREATE on internal topics that are missing."""
     if not checks.uses(request.group_id):
         return _refused(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
     async for part in paced(request.topology.subtopologies if request.topology is not None else ()):
         internal = [each.name for each in (*part.repartition_source_topics, *part.state_changelog_topics)]
-        seen = all(checks.sees(name) for name in (*part.source_topics, *part.repartition_sink_topics))
-        if not seen or not all(checks.reads(name) or checks.creates(name) for name in internal):
+        if not all(map(checks.sees, (*part.source_topics, *part.repartition_sink_topics, *internal))):
             return _refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
-    return await answer(request, context)
+    return await _heartbeat(request, context, checks.creates)
 
 
 def _refused(code: ErrorCode, message: str) -> StreamsGroupHeartbeatResponse:
