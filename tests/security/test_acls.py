@@ -48,6 +48,7 @@ from magnetar.records.batch import NO_PRODUCER, TRANSACTIONAL, PlainRecord, enco
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.create_acls_request import AclCreation, CreateAclsRequest
 from magnetar.wire.kafka.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
+from magnetar.wire.kafka.messages.delete_topics_request import DeleteTopicsRequest
 from magnetar.wire.kafka.messages.describe_acls_request import DescribeAclsRequest
 from magnetar.wire.kafka.messages.describe_groups_request import DescribeGroupsRequest
 from magnetar.wire.kafka.messages.describe_transactions_request import DescribeTransactionsRequest
@@ -544,6 +545,24 @@ def test_batches_of_a_transaction_need_its_transactional_id(house: BrokerProcess
     end = admin.list_offsets({where: OffsetSpec.latest()})[where].result(20).offset
     assert end == 3, "nothing of what was refused is stored"
     drop(house, "ines")
+
+
+def test_who_may_describe_a_topic_learns_that_it_is_not_there_to_be_deleted(house: BrokerProcess) -> None:
+    there = topic(house, "doras")
+    with Wire(house.host_and_port) as wire:
+        assert say(wire, f"token:{token('dora')}").error_code == 0  # type: ignore[attr-defined]
+
+        def codes() -> list[int]:
+            answer = wire.ask(DeleteTopicsRequest(topic_names=["nowhere", there], timeout_ms=1000), 5)
+            return [
+                {each.name: each.error_code for each in answer.responses}[name] for name in ("nowhere", there)
+            ]
+
+        denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert codes() == [denied, denied]
+        make(house, *(binding(name, "dora", AclOperation.DESCRIBE) for name in ("nowhere", there)))
+        assert codes() == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, denied]
+    drop(house, "dora")
 
 
 def test_a_streams_application_describes_its_topics_and_creates_those_that_are_missing(

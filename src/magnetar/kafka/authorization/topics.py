@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 MESSAGE = "Topic authorization failed."
+UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+NOT_THERE = "This server does not host this topic."
 NO_TRANSACTION = (
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     "Transactional Id authorization failed.",
@@ -254,14 +256,16 @@ async def create_topics(request: Any, context: RequestContext, checks: Checks, a
 
 
 async def delete_topics(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
-    """DELETE on each topic, by name or by id."""
+    """DELETE on each topic, by name or by id; of one that is not there, who may DESCRIBE it is told so."""
     request.topic_names, names = await split(request.topic_names, checks.deletes)
     request.topics, rows = await split(
         request.topics, lambda topic: checks.deletes(topic.name, topic.topic_id)
     )
     response = await answer(request, context)
     hidden = [
-        DeletableTopicResult(name=name, error_code=DENIED, error_message=MESSAGE)
+        DeletableTopicResult(name=name, error_code=UNKNOWN, error_message=NOT_THERE)
+        if checks.sees(name) and context.kafka.broker.get(name) is None
+        else DeletableTopicResult(name=name, error_code=DENIED, error_message=MESSAGE)
         async for name in paced(names)
     ]
     hidden += [
