@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -156,3 +157,41 @@ async def test_what_nobody_gathers_has_its_turn_and_tasks_may_wait_too() -> None
     assert not ended
     await asyncio.wait_for(task, 10)
     assert ended == [None]
+
+
+@pytest.mark.parametrize("waits_on", [False, True], ids=["ends", "waits_again"])
+async def test_what_is_given_up_ends_where_it_waits_in_a_generator(waits_on: bool) -> None:
+    """Python 3.11 would leave the generator as it is, and complain whenever it collects it."""
+    came: list[str] = []
+    complaints: list[object] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: complaints.append(context))
+    never: asyncio.Future[None] = loop.create_future()
+
+    async def rows() -> AsyncIterator[int]:
+        try:
+            yield 1
+            await never
+            yield 2
+        finally:
+            came.append("generator ended")
+
+    async def read() -> None:
+        try:
+            async for _ in rows():
+                came.append("row")
+        except asyncio.CancelledError:
+            if waits_on:
+                await never
+            raise
+
+    given_up = Eager(read(), lambda result, error: came.append("answered"))
+    given_up.stop()
+    given_up.stop()
+    del given_up
+    gc.collect()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    gc.collect()
+    assert came == ["row", "generator ended"]
+    assert not complaints

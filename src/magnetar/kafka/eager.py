@@ -28,9 +28,16 @@ class Eager:
 
     def stop(self) -> None:
         """Give the coroutine up where it waits; ``ended`` is not called any more."""
-        if self._ended is not None:
-            self._ended = None
-            self._coroutine.close()
+        if self._ended is None:
+            return
+        self._ended = None
+        try:
+            # Not ``close``: where it waits in an asynchronous generator, that would never end (Python 3.11).
+            self._coroutine.throw(asyncio.CancelledError())
+        except (StopIteration, asyncio.CancelledError):
+            pass
+        else:
+            self._coroutine.close()  # it waits again
 
     def _step(self, woken_by: object) -> None:
         # A future that failed: its error's traceback holds this frame, and together they would keep MB alive.
