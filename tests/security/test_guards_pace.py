@@ -11,6 +11,7 @@ import pytest
 from magnetar.kafka import pace
 from magnetar.kafka.authorization import guard_of
 from magnetar.kafka.handlers import ROUTE_BY_KEY
+from magnetar.records.batch import TRANSACTIONAL, PlainRecord, encode_batch
 from magnetar.wire.kafka.message import Message
 from magnetar.wire.kafka.messages import (
     create_topics_request,
@@ -24,6 +25,7 @@ from magnetar.wire.kafka.messages import (
 )
 
 ROWS = range(40)
+TRANSACTIONAL_BATCH = encode_batch([PlainRecord(None, b"x", [], 0, 0)], attributes=TRANSACTIONAL)
 
 
 class Nothing:
@@ -50,6 +52,22 @@ REQUESTS: dict[str, Message] = {
             produce_request.TopicProduceData(
                 name="t",
                 partition_data=[produce_request.PartitionProduceData(index=n, records=b"") for n in ROWS],
+            )
+        ],
+    ),
+    "produce of a transaction": produce_request.ProduceRequest(
+        transactional_id="x",
+        acks=1,
+        timeout_ms=1,
+        topic_data=[
+            produce_request.TopicProduceData(
+                name="t",
+                partition_data=[
+                    produce_request.PartitionProduceData(
+                        index=n, records=TRANSACTIONAL_BATCH if n == 39 else b""
+                    )
+                    for n in ROWS
+                ],
             )
         ],
     ),

@@ -51,15 +51,14 @@ UNKNOWN_TIME = -(1 << 63)
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _LENGTH_OFFSET = 12  # the length field counts from behind itself
 _CRC_FROM = 21
-
-
-_ATTRIBUTES_LOW = 22
+ATTRIBUTES_LOW = 22
+"""The byte of a batch that holds codec and transactional bit."""
 
 
 def is_transactional(batch: Buffer) -> bool:
     """Tell whether what may be a batch says that it is of a transaction; nothing else of it is looked at."""
     seen = memoryview(batch)
-    return len(seen) > _ATTRIBUTES_LOW and bool(seen[_ATTRIBUTES_LOW] & TRANSACTIONAL)
+    return len(seen) > ATTRIBUTES_LOW and bool(seen[ATTRIBUTES_LOW] & TRANSACTIONAL)
 
 
 class BatchHeader(NamedTuple):

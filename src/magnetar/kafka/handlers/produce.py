@@ -19,7 +19,7 @@ from magnetar.kafka.handlers.transactional import EPOCH_BUMPED, OF_BATCHES
 from magnetar.kafka.pace import MAX_SECONDS, drained, paced
 from magnetar.kafka.partitions.partition import Partition, PreparedBatch, RecordsRejected
 from magnetar.ledger.errors import LedgerError
-from magnetar.records.batch import TRANSACTIONAL, read_header
+from magnetar.records.batch import ATTRIBUTES_LOW, TRANSACTIONAL, read_header
 from magnetar.records.errors import InvalidRecord, RecordsError, UnsupportedCompression
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.produce_request import (
@@ -48,7 +48,6 @@ _FIRST_THAT_ADDS = 12
 _MAX_EXPLAINED = 1000
 """So many rows that failed are told why in words; after that the code has to do."""
 _NO_ERRORS: list[BatchIndexAndErrorMessage] = []  # of all rows without, together
-_ATTRIBUTES_LOW = 22  # the byte of a batch that holds codec and transactional bit
 
 
 class NoTransactionalId(Exception):
@@ -156,10 +155,10 @@ def _records(asked: PartitionProduceData, partition: Partition, version: int) ->
     if partition.topic.internal:
         raise InternalTopic(f"Cannot append to internal topic {partition.topic.kafka_name}")
     records = asked.records
-    if records is None or len(records) <= _ATTRIBUTES_LOW:
+    if records is None or len(records) <= ATTRIBUTES_LOW:
         raise InvalidRecord("a partition without a whole record batch")
     records = memoryview(records)
-    attributes = records[_ATTRIBUTES_LOW]
+    attributes = records[ATTRIBUTES_LOW]
     if attributes & 0x07 == _ZSTD and version < _FIRST_WITH_ZSTD:
         raise UnsupportedCompression("zstd needs version 7 of Produce")
     return records
