@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from magnetar.broker.kafka_dynamic_settings import WITHOUT_EFFECT
+from magnetar.broker.ownership import BrokerInfo
 from magnetar.broker.settings import Settings
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages import alter_configs_request as replacing
@@ -255,6 +256,15 @@ async def test_loggers_are_told_and_changed(kafka: Client, magnetar_logger: logg
     assert magnetar_logger.level == logging.DEBUG
     assert await change(kafka, LOGGER, "0", (name, DELETE, None)) == (0, None)
     assert magnetar_logger.level == logging.NOTSET
+
+
+async def test_all_brokers_of_a_cluster_have_configurations(
+    kafka: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka.broker.ownership, "brokers", lambda: [BrokerInfo(0), BrokerInfo(7)])
+    told = await kafka.ask(ListConfigResourcesRequest(resource_types=[BROKER, LOGGER]))
+    found = [(each.resource_type, each.resource_name) for each in told.config_resources]
+    assert found == [(BROKER, "0"), (BROKER, "7"), (LOGGER, "0"), (LOGGER, "7")]
 
 
 async def test_what_has_configurations_is_listed(kafka: Client) -> None:
