@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -254,7 +255,8 @@ def test_a_token_of_a_megabyte_ends_the_connection(house: BrokerProcess, issuer:
     with Wire(house.host_and_port) as wire:
         wire.ask(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1)
         said = b"n,,\1auth=Bearer " + b"x" * (1 << 20) + b"\1\1"
-        wire.send(frame(request_bytes(SaslAuthenticateRequest(auth_bytes=said), 2)))
+        with suppress(ConnectionError):  # the size alone is enough: it may be refused before all of it is sent
+            wire.send(frame(request_bytes(SaslAuthenticateRequest(auth_bytes=said), 2)))
         assert wire.is_closed()
     assert gets_in(house, issuer.token())
 
