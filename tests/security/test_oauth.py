@@ -255,7 +255,7 @@ def test_a_token_of_a_megabyte_ends_the_connection(house: BrokerProcess, issuer:
     with Wire(house.host_and_port) as wire:
         wire.ask(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1)
         said = b"n,,\1auth=Bearer " + b"x" * (1 << 20) + b"\1\1"
-        with suppress(ConnectionError):  # the size alone is enough: it may be refused before all of it is sent
+        with suppress(ConnectionError):  # its size may be refused before all of it is sent
             wire.send(frame(request_bytes(SaslAuthenticateRequest(auth_bytes=said), 2)))
         assert wire.is_closed()
     assert gets_in(house, issuer.token())
