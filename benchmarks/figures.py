@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.bars import BARS
+from benchmarks.coordinated_bars import COORDINATED_BARS
 from benchmarks.format_bars import FORMAT_BARS
 from benchmarks.pulsar_bars import PULSAR_BARS
 from benchmarks.samples import Bar, Medians, Samples
@@ -39,6 +40,7 @@ GROUPS = (
     Group(
         "shapes", "Records of other shapes", "Apache Kafka", tuple(bar for bar in BARS if _are_shapes(bar))
     ),
+    Group("coordinated", "Transactions, groups, TLS, ACLs", "Apache Kafka", COORDINATED_BARS),
     Group("pulsar", "Pulsar's clients", "Apache Pulsar", PULSAR_BARS),
     Group("spark", "Spark", "Spark's own connector on Apache Kafka", SPARK_BARS),
     Group("formats", "Entry format `pulsar`", "our own format `kafka`", FORMAT_BARS),

@@ -16,20 +16,26 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from benchmarks import (
+    committed_offsets,
     consume,
     entry_formats,
+    groups,
     idle,
     latency,
     launch,
+    logins,
     many_partitions,
     produce,
     pulsar,
     recovery,
     report,
     shapes,
+    share_groups,
     spark,
+    transactions,
 )
 from benchmarks.peers.kafka import Kafka, KafkaFlushing
 from benchmarks.peers.magnetar import Magnetar, MagnetarForPulsar, MagnetarForPulsarOs, MagnetarOs
@@ -38,6 +44,7 @@ from benchmarks.peers.server import Server
 from benchmarks.samples import Samples, in_turn
 
 _HERE = Path(__file__).parent.parent
+_Server = TypeVar("_Server", bound=Server)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +65,27 @@ class Plan:
     spark: spark.Sizes
     pulsar_messages: int
     pulsar_latency_s: int
+    transactions: int
+    group_changes: int
+    heartbeats_s: float
+    records_shared: int
+    records_enciphered: int
+    small_produces: int
 
 
 FULL = Plan(
     rounds=3, records_1k=1_200_000, records_100=4_000_000, records_read=2_000_000, records_shaped=1_500_000,
     properties=("defaults", "tuned"), round_trips=5000, idle_s=25, restarts=2, gigabytes=10, slow_peers=True,
     spark=spark.Sizes(2, 5_000_000, 1_000_000, 40_000_000), pulsar_messages=1_200_000, pulsar_latency_s=62,
+    transactions=2000, group_changes=5, heartbeats_s=30, records_shared=1_000_000, records_enciphered=600_000,
+    small_produces=10_000,
 )  # fmt: skip
 QUICK = Plan(
     rounds=1, records_1k=300_000, records_100=1_000_000, records_read=900_000, records_shaped=300_000,
     properties=("defaults",), round_trips=2000, idle_s=10, restarts=1, gigabytes=1, slow_peers=False,
     spark=spark.Sizes(1, 1_000_000, 200_000, 10_000_000), pulsar_messages=200_000, pulsar_latency_s=22,
+    transactions=400, group_changes=2, heartbeats_s=10, records_shared=300_000, records_enciphered=200_000,
+    small_produces=3000,
 )  # fmt: skip
 
 
@@ -93,6 +110,12 @@ class Stages:
             "spark-none": lambda: self.spark("none"),
             "spark-lz4": lambda: self.spark("lz4"),
             "spark-parts": self.spark_parts,
+            "transactions": self.transactions,
+            "groups": self.groups,
+            "offsets": self.offsets,
+            "share": self.share,
+            "tls": self.tls,
+            "acls": self.acls,
             "pulsar": self.pulsar,
             "formats": self.formats,
         }
@@ -181,6 +204,55 @@ class Stages:
         with self._fresh(MagnetarOs) as ours, self._fresh(Kafka) as theirs:
             spark.measure_parts(ours, theirs, self._samples, self._scratch / "spark", self._plan.spark)
 
+    def transactions(self) -> None:
+        for number in range(self._plan.rounds):
+            for kind in in_turn((MagnetarOs, Kafka, Magnetar, KafkaFlushing), number):
+                os.sync()
+                with self._fresh(kind) as server:
+                    transactions.measure(server, self._samples, self._plan.transactions)
+
+    def groups(self) -> None:
+        for number in range(self._plan.rounds):
+            for kind in in_turn((Magnetar, Kafka), number):
+                with self._fresh(kind) as server:
+                    groups.measure(server, self._samples, self._plan.group_changes)
+                    groups.measure_heartbeats(server, self._samples, self._plan.heartbeats_s)
+
+    def offsets(self) -> None:
+        for kind in (Magnetar, Kafka) if self._plan.slow_peers else (Magnetar,):
+            server = self._fresh(kind)
+            try:
+                committed_offsets.measure(server, self._samples, self._plan.restarts)
+            finally:
+                server.wipe()
+
+    def share(self) -> None:
+        with self._fresh(MagnetarOs) as ours, self._fresh(Kafka) as theirs:
+            for server in (ours, theirs):
+                share_groups.fill(server, self._plan.records_shared)
+            for turn in range(self._plan.rounds + 1):
+                for server in in_turn((ours, theirs), turn):
+                    share_groups.measure(server, self._samples, turn, self._plan.records_shared)
+
+    def tls(self) -> None:
+        with self._fresh(logins.MagnetarTls) as ours, self._fresh(logins.KafkaTls) as theirs:
+            for server in (ours, theirs):
+                logins.fill(server)
+            for turn in range(self._plan.rounds + 1):
+                for server in in_turn((ours, theirs), turn):
+                    os.sync()
+                    logins.measure_tls(server, self._samples, turn, self._plan.records_enciphered)
+
+    def acls(self) -> None:
+        """Fresh brokers each round: two processes of the same code differ by some per cent as long as they run."""
+        for number in range(self._plan.rounds):
+            with self._fresh(MagnetarOs) as free, self._fresh(logins.MagnetarGuarded) as guarded:
+                for server in (free, guarded):
+                    logins.prepare_small(server)
+                for turn in range(6):
+                    for server in in_turn((free, guarded), number + turn):
+                        logins.measure_small(server, self._samples, turn, self._plan.small_produces)
+
     def pulsar(self) -> None:
         """Pulsar's clients on both brokers."""
         plan = self._plan
@@ -203,7 +275,7 @@ class Stages:
             }
             entry_formats.measure_spark(ours, self._samples, self._scratch / "spark", plan.rounds, records)
 
-    def _fresh(self, kind: type[Server]) -> Server:
+    def _fresh(self, kind: type[_Server]) -> _Server:
         return kind(self._scratch / kind.__name__.lower())
 
 
@@ -214,7 +286,8 @@ def main() -> None:
     parser.add_argument(
         "--only",
         action="append",
-        help="a stage: launch load shapes consume latency idle partitions recovery pulsar formats "
+        help="a stage: launch load shapes consume latency idle partitions recovery transactions groups offsets share "
+        "tls acls pulsar formats "
         "spark (or a part of it: spark-none spark-lz4 spark-parts)",
     )
     parser.add_argument("--rounds", type=int)

@@ -51,15 +51,30 @@ def producer_perf(
     return Produced(float(rate), float(lines[0][0]), float(p99))
 
 
-def consumer_perf(address: str, topic: str, *, records: int) -> float:
+def consumer_perf(address: str, topic: str, *, records: int, properties: tuple[str, ...] = ()) -> float:
     """Run consumer-perf-test over the whole topic; give its ``fetch.MB.sec``."""
     output = _run(
         "ConsumerPerformance",
         *("--bootstrap-server", address, "--topic", topic, "--num-records", records, "--timeout", 60_000),
+        *(given for each in properties for given in ("--command-property", each)),
     )
+    return _told(output)["fetch.MB.sec"]
+
+
+def share_consumer_perf(address: str, topic: str, group: str, *, records: int, threads: int) -> float:
+    """Run share-consumer-perf-test over the whole topic; give its records a second, from the first to the last."""
+    output = _run(
+        "ShareConsumerPerformance",
+        *("--bootstrap-server", address, "--topic", topic, "--group", group),
+        *("--num-records", records, "--threads", threads, "--timeout", 60_000),
+    )
+    return _told(output)["nMsg.sec"]
+
+
+def _told(output: str) -> dict[str, float]:
+    """Return the figures under the names that stand above them."""
     names, values = (line.split(", ") for line in output.strip().splitlines()[-2:])
-    found = dict(zip(names, values, strict=True))
-    return float(found["fetch.MB.sec"])
+    return {name: float(value) for name, value in zip(names, values, strict=True) if not value.count(":")}
 
 
 def e2e_latency(address: str, topic: str, *, records: int, size: int) -> Latency:

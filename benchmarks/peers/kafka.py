@@ -26,11 +26,18 @@ class Kafka(Server):
 
     name = "kafka"
     extra: tuple[str, ...] = ()
+    more_listeners: tuple[str, ...] = ()
     advertised = "127.0.0.1"
 
     def prepare(self) -> None:
         controller = free_port()
-        listeners = f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}"
+        listeners = ",".join(
+            (
+                f"PLAINTEXT://127.0.0.1:{self.port}",
+                *self.more_listeners,
+                f"CONTROLLER://127.0.0.1:{controller}",
+            )
+        )
         advertised = listeners.replace("127.0.0.1", self.advertised, 1)
         settings = (
             "process.roles=broker,controller",
@@ -40,7 +47,7 @@ class Kafka(Server):
             f"advertised.listeners={advertised}",
             "inter.broker.listener.name=PLAINTEXT",
             "controller.listener.names=CONTROLLER",
-            "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL",
             "num.network.threads=3",
             "num.io.threads=8",
             "socket.send.buffer.bytes=102400",

@@ -21,6 +21,8 @@ from magnetar.kafka.coordinators.facts import (
 from magnetar.kafka.coordinators.groups import partition_of
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.wire.kafka.malformed import WireError
+from magnetar.wire.kafka.messages.offset_commit_key import OffsetCommitKey
+from magnetar.wire.kafka.messages.offset_commit_value import OffsetCommitValue
 
 RECORDS = [
     (int(partition), Fact(bytes.fromhex(key), None if value == "-" else bytes.fromhex(value)))
@@ -74,6 +76,48 @@ def test_kafkas_log_can_be_taken_over() -> None:
 def test_an_offset_comes_back_as_it_was(group_id: str, topic: str, partition: int, kept: Committed) -> None:
     fact = offset_fact(group_id, topic, partition, kept)
     assert read_fact(fact.key, fact.value) == OffsetFact(group_id, topic, partition, kept)
+
+
+@pytest.mark.parametrize("metadata", ["", "m"])
+def test_an_offset_is_what_the_schema_says_whatever_byte_is_another(metadata: str) -> None:
+    fact = offset_fact("gr", "t", 5, Committed(7, 3, metadata, 9, -1, b"i" * 16))
+    key, value = fact.key, fact.value or b""
+    for at in range(2, len(key)):
+        for other in range(256):
+            _is_as_the_schema_has_it(_changed(key, at, other), value)
+        _is_as_the_schema_has_it(key[:at], value)
+    for at in range(1, len(value)):
+        for other in range(256):
+            _is_as_the_schema_has_it(key, _changed(value, at, other))
+        _is_as_the_schema_has_it(key, value[:at])
+    for version in (1, 3):  # as long as one of ours
+        other = OffsetCommitValue(offset=7, metadata="x" * 50)
+        for _ in range(50):
+            other.metadata = other.metadata[1:]
+            _is_as_the_schema_has_it(key, version.to_bytes(2, "big") + other.encode(version))
+
+
+def _changed(data: bytes, at: int, other: int) -> bytes:
+    return data[:at] + bytes([other]) + data[at + 1 :]
+
+
+def _is_as_the_schema_has_it(key: bytes, value: bytes) -> None:
+    try:
+        name = OffsetCommitKey.decode(key[2:], 0)
+        stored = OffsetCommitValue.decode(value[2:], int.from_bytes(value[:2], "big", signed=True))
+    except WireError:
+        with pytest.raises(WireError):
+            read_fact(key, value)
+        return
+    kept = Committed(
+        stored.offset,
+        stored.leader_epoch,
+        stored.metadata,
+        stored.commit_timestamp,
+        stored.expire_timestamp,
+        stored.topic_id,
+    )
+    assert read_fact(key, value) == OffsetFact(name.group, name.topic, name.partition, kept)
 
 
 @pytest.mark.parametrize("value", [b"", b"\0", b"\0\4\0\0", b"\x7f\xff" + bytes(40), b"\xff\xff" + bytes(40)])

@@ -13,6 +13,7 @@ from magnetar.records.batch import (
     batches,
     decode_records,
     encode_batch,
+    keys_and_values,
     read_header,
     recompressed,
     with_log_append_time,
@@ -96,6 +97,37 @@ def test_batches_come_back(written: list[PlainRecord], codec: Codec, base_offset
     header = check_batch(memoryview(batch))
     assert (header.records_count, header.base_offset, header.codec) == (len(written), base_offset, codec)
     assert header.max_timestamp == max(record.timestamp for record in written)
+
+
+@given(st.lists(records, max_size=200), st.sampled_from(Codec), st.booleans())
+@example(
+    [PlainRecord(None, bytes(8191)), PlainRecord(bytes(8192), None), PlainRecord(bytes(64), bytes(63))],
+    Codec.none,
+    True,
+)
+def test_keys_and_values_are_those_of_the_records(
+    written: list[PlainRecord], codec: Codec, at_once: bool
+) -> None:
+    if at_once:  # as coordinators write theirs
+        written = [record._replace(timestamp=5, headers=()) for record in written]
+    if written:
+        batch = encode_batch(written, codec=codec)
+        assert list(keys_and_values(batch)) == [(record.key, record.value) for record in written]
+
+
+def test_keys_and_values_are_those_of_the_records_whatever_byte_is_another() -> None:
+    written = [PlainRecord(b"k", None), PlainRecord(None, b"v" * 64), PlainRecord(b"k" * 65, b"v")]
+    batch = encode_batch([record._replace(timestamp=5) for record in written])
+    for at in range(HEADER_BYTES, len(batch)):
+        for other in range(256):
+            changed = batch[:at] + bytes([other]) + batch[at + 1 :]
+            try:
+                expected = [(record.key, record.value) for record in decode_records(changed)]
+            except RecordsError:
+                with pytest.raises(RecordsError):
+                    list(keys_and_values(changed))
+            else:
+                assert list(keys_and_values(changed)) == expected, (at, other)
 
 
 @given(st.lists(records, min_size=1, max_size=5), codecs, codecs)

@@ -269,6 +269,90 @@ def records_in(body: memoryview, header: BatchHeader) -> Iterator[PlainRecord]:
         raise InvalidRecord(f"{len(body) - at} bytes follow the last record")
 
 
+def keys_and_values(data: Buffer) -> Iterator[tuple[bytes | None, bytes | None]]:
+    """Return the same of `decode_records` without anything else, for who has millions of small ones to look at.
+
+    Those of one time, without headers and with fields below 8 KB are taken apart right here.
+    """
+    header = read_header(data)
+    body = bytes(decompress(header.codec, memoryview(data)[HEADER_BYTES : header.size]))
+    at, size = 0, len(body)
+    for _ in range(header.records_count):
+        try:
+            fields = _small(body, at)
+        except IndexError:  # of what is cut short, which is for the other way to say
+            fields = None
+        if fields is None:
+            length, start = decode_zigzag(memoryview(body), at)
+            at = start + length
+            if length < 0 or at > size:
+                raise InvalidRecord("a record claims more bytes than its batch holds")
+            record = _decode_record(memoryview(body)[start:at], header)
+            yield record.key, record.value
+        else:
+            key, value, at = fields
+            yield key, value
+    if at != size:
+        raise InvalidRecord(f"{size - at} bytes follow the last record")
+
+
+def _small(body: bytes, at: int) -> tuple[bytes | None, bytes | None, int] | None:
+    """Return key and value of a record and where it ends, or None unless it is a small one of the usual kind.
+
+    Varints of one or two bytes are read as they lie: half of an even one is a length, and 1 says that there is nothing.
+    """
+    code = body[at]
+    if code < 0x80:
+        at += 1
+    else:
+        more = body[at + 1]
+        if more >= 0x80:
+            return None
+        code += (more << 7) - 0x80
+        at += 2
+    end = at + (code >> 1)
+    if code & 1 or body[at + 1]:  # a length below 0, a time of its own
+        return None
+    at += 2
+    if body[at] >= 0x80:
+        at += 1
+        if body[at] >= 0x80:
+            return None
+    at += 1
+    code = body[at]
+    if code < 0x80:
+        at += 1
+    else:
+        more = body[at + 1]
+        if more >= 0x80:
+            return None
+        code += (more << 7) - 0x80
+        at += 2
+    key = value = None
+    if not code & 1:
+        start = at
+        at += code >> 1
+        key = body[start:at]
+    elif code > 1:
+        return None
+    code = body[at]
+    if code < 0x80:
+        at += 1
+    else:
+        more = body[at + 1]
+        if more >= 0x80:
+            return None
+        code += (more << 7) - 0x80
+        at += 2
+    if not code & 1:
+        start = at
+        at += code >> 1
+        value = body[start:at]
+    elif code > 1:
+        return None
+    return (key, value, end) if not body[at] and at + 1 == end else None
+
+
 def _decode_record(body: memoryview, header: BatchHeader) -> PlainRecord:
     timestamp_delta, at = decode_zigzag(body, 1, most_bytes=10)
     offset_delta, at = decode_zigzag(body, at)

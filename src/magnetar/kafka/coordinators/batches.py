@@ -11,8 +11,8 @@ from magnetar.records.batch import (
     TRANSACTIONAL,
     BatchHeader,
     PlainRecord,
-    decode_records,
     encode_batch,
+    keys_and_values,
 )
 from magnetar.records.control import marker_batch, marker_of
 
@@ -49,12 +49,12 @@ def encode_stated(stated: Sequence[Stated], timestamp: int) -> Iterator[tuple[by
 def stated_in(header: BatchHeader, batch: bytes | memoryview) -> Iterator[Stated]:
     """Return what a batch states; raise ``CorruptBatch`` for what no coordinator wrote so."""
     transaction = Transaction(header.producer_id, header.producer_epoch) if header.is_transactional else None
-    for record in decode_records(batch):
+    for key, value in keys_and_values(batch):
         if not header.is_control:
-            if record.key is not None:
-                yield Fact(record.key, record.value, transaction)
-        elif transaction is not None and record.key is not None:
-            yield from _read_marker(transaction, record.key, record.value or b"")
+            if key is not None:
+                yield Fact(key, value, transaction)
+        elif transaction is not None and key is not None:
+            yield from _read_marker(transaction, key, value or b"")
 
 
 def _batch(records: Sequence[PlainRecord], owner: Transaction) -> bytes:

@@ -10,6 +10,7 @@ that are not kept here, and are passed over.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
@@ -35,6 +36,11 @@ _OFFSET_HEAD = Struct(">hqiB")
 """Version, offset, leader epoch, length of the metadata and one."""
 _OFFSET_TAIL = Struct(">qBBB16s")
 """Commit timestamp; one tagged field: number 0, 16 bytes, the topic's id."""
+_PLAIN_OFFSET = Struct(">hqiBq3s16s")
+"""Both, without metadata between them."""
+_TOPIC_ID_TAG = b"\1\0\20"
+_ANY_PARTITION = bytes(4)
+_REMEMBERED = 1024
 
 
 MOVED_BY_PULSAR = "moved by Pulsar"
@@ -145,10 +151,12 @@ def read_fact(key: bytes, value: bytes | None) -> OffsetFact | GroupFact | None:
     """Return what a record says, or None for one of another kind of group; raises ``WireError`` for damaged ones."""
     kind = key[:2]
     if kind in _OFFSET_KEYS:
+        committed = None if value is None else _read_offset(value)
+        whose = _whose(key[:-4])
+        if whose is not None:
+            return OffsetFact(*whose, int.from_bytes(key[-4:], "big", signed=True), committed)
         name = OffsetCommitKey.decode(key[2:], 0)
-        return OffsetFact(
-            name.group, name.topic, name.partition, None if value is None else _read_offset(value)
-        )
+        return OffsetFact(name.group, name.topic, name.partition, committed)
     if kind == _GROUP_KEY:
         group_id = GroupMetadataKey.decode(key[2:], 0).group
         if value is None:
@@ -157,7 +165,33 @@ def read_fact(key: bytes, value: bytes | None) -> OffsetFact | GroupFact | None:
     return None
 
 
+@lru_cache(_REMEMBERED)
+def _whose(key: bytes) -> tuple[str, str] | None:
+    """Return group and topic of an offset's key without its partition, or None if more follows than that.
+
+    One commit has many of these in a row.
+    """
+    fields = key[2:] + _ANY_PARTITION
+    name = OffsetCommitKey.decode(fields, 0)
+    return (name.group, name.topic) if name.encode(0) == fields else None
+
+
+@lru_cache(_REMEMBERED)
+def _one(topic_id: bytes) -> bytes:
+    """Return the same object for the same id: a million offsets need not keep a million of them."""
+    return topic_id
+
+
 def _read_offset(value: bytes) -> Committed:
+    """Return what is committed; most values have no metadata, and lie as `_offset_value` has them."""
+    if len(value) == _PLAIN_OFFSET.size:
+        version, offset, leader_epoch, length, timestamp, tag, topic_id = _PLAIN_OFFSET.unpack(value)
+        if version == _OFFSET_VALUE and length == 1 and tag == _TOPIC_ID_TAG:
+            return Committed(offset, leader_epoch, "", timestamp, NO_TIMESTAMP, _one(topic_id))
+    return _read_other_offset(value)
+
+
+def _read_other_offset(value: bytes) -> Committed:
     stored = OffsetCommitValue.decode(value[2:], _version(value))
     return Committed(
         stored.offset,

@@ -100,8 +100,13 @@ class GroupOffsets:
 
     def apply(self, group_id: str, topic: str, partition: int, committed: Committed) -> None:
         """Keep an offset, without stating it."""
-        group = self._kinds.groups.setdefault(group_id, ClassicGroup(group_id))
-        group.offsets.setdefault(topic, {})[partition] = committed
+        group = self._kinds.groups.get(group_id)
+        if group is None:
+            group = self._kinds.groups[group_id] = ClassicGroup(group_id)
+        offsets = group.offsets.get(topic)
+        if offsets is None:
+            offsets = group.offsets[topic] = {}
+        offsets[partition] = committed
 
     def fetch(
         self, group_id: str, member_id: str = "", epoch: int = -1
