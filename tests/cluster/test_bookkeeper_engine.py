@@ -33,6 +33,8 @@ class BookKeeperHouse(House):
     """Engines on one cluster, each house with metadata of its own below another root."""
 
     metadata: MetadataStore
+    full = (StorageFull, StorageFailed)
+    """Bookies that are gone are too few, or do not answer in time: who writes learns what comes first."""
     may_take_what_it_had_no_room_for = True
 
     def __init__(self, cluster: Cluster, root: str = "") -> None:

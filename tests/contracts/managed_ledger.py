@@ -17,6 +17,7 @@ from magnetar.ledger.errors import (
     LedgerNotFound,
     LedgerTerminated,
     OffsetOutOfRange,
+    StorageFailed,
     StorageFull,
 )
 from magnetar.ledger.leases import LeaseExpired
@@ -46,6 +47,8 @@ class House(ABC):
 
     engine: LedgerEngine
     now_ms: int = NOW_MS
+    full: tuple[type[LedgerError], ...] = (StorageFull,)
+    """What an append is told for which there is no room."""
     may_take_what_it_had_no_room_for = False
     """Whether an append on its way, for which there was no room, is taken if there is some before it was refused."""
 
@@ -87,7 +90,7 @@ async def append_when_there_is_room(
             with within():
                 pending = append(log, value)
             await pending.settled()
-        except StorageFull:
+        except (StorageFull, StorageFailed):
             await asyncio.sleep(0.02)
         else:
             return pending
@@ -96,7 +99,7 @@ async def append_when_there_is_room(
 async def _is_kept(placed: Pending) -> bool:
     try:
         await placed.settled()
-    except StorageFull:
+    except (StorageFull, StorageFailed):
         return False
     return True
 
@@ -521,7 +524,7 @@ class ManagedLedgerContract:
         for _ in range(200):  # what room a file system had set aside may still be used
             try:
                 await append_durably(log, b"y" * 5000)
-            except StorageFull:
+            except house.full:
                 break
             kept += 1
         else:
@@ -530,13 +533,13 @@ class ManagedLedgerContract:
         assert (await log.read(0, max_bytes=1))[0].last_offset == 0
         placed = []
         for _ in range(3):
-            with suppress(StorageFull):
+            with suppress(*house.full):
                 placed.append(append(log, b"y" * 500_000))
         for each in placed:
-            with pytest.raises(StorageFull):
+            with pytest.raises(house.full):
                 await each.settled()
         assert (log.log_end_offset, log.high_watermark) == (kept, kept)
-        assert all(each.offset == kept and isinstance(each.error, StorageFull) for each in taken_back)
+        assert all(each.offset == kept and isinstance(each.error, house.full) for each in taken_back)
         make_room()
         resumed = await append_when_there_is_room(log, b"again")
         assert resumed.base_offset == kept
@@ -597,11 +600,11 @@ class ManagedLedgerContract:
             waits = append(durable, b"y" * 500_000)
             assert (log.log_end_offset, log.high_watermark) == (61, 1)
         for each in (*appended, waits):
-            with pytest.raises(StorageFull):
+            with pytest.raises(house.full):
                 await each.settled()
         ((what, end, was_done),) = taken_back
         assert (what.offset, end, was_done) == (1, 1, False), "all is as it was before the futures fail"
-        assert isinstance(what.error, StorageFull)
+        assert isinstance(what.error, house.full)
         assert (log.log_end_offset, log.high_watermark, durable.log_end_offset) == (1, 1, 1)
         assert other.log_end_offset == 1
         assert len(await read_all(log)) == 1
@@ -626,7 +629,7 @@ class ManagedLedgerContract:
             values = [b"%d" % n + b"y" * 500_000 for n in range(2)]
             placed = [append(log, value) for value in values]
             for _ in range(3):  # its ledger is full by then
-                with suppress(StorageFull):
+                with suppress(*house.full):
                     placed.append(append(log, b"z"))
                     values.append(b"z")
         make_room()
@@ -698,12 +701,12 @@ class ManagedLedgerContract:
         make_room = house.fill_disk()
         placed, cursors = [], await log.cursors()
         for _ in range(3):
-            with suppress(StorageFull):
+            with suppress(*house.full):
                 placed.append(append(log, b"y" * 500_000))
         opened = [asyncio.ensure_future(cursors.open("c")) for _ in range(2)]
         other = await cursors.non_durable()
         for each in placed:
-            with pytest.raises(StorageFull):
+            with pytest.raises(house.full):
                 await each.settled()
         make_room()
         cursor, same = [await each for each in opened]
