@@ -218,6 +218,14 @@ class SecuritySettings:
         "SASL PLAIN: file:///path, data:;base64,..., a path, or base64. Read anew when the file changes.",
         pulsar=("basicAuthConf",),
     )
+    plain_sasl_jaas_config: str = setting(
+        "",
+        Kind.PASSWORD,
+        "Users and their passwords as Kafka has them for SASL PLAIN: org.apache.kafka.common.security.plain."
+        'PlainLoginModule required user_alice="secret" user_bob="another"; which Kafka says for each listener, as '
+        "listener.name.NAME.plain.sasl.jaas.config. All listeners have the same users here, and Pulsar's "
+        "clients and HTTP as well.",
+    )
 
     # What fails.
     connection_failed_authentication_delay_ms: int = setting(
@@ -315,6 +323,11 @@ class SecuritySettings:
     def has_token_keys(self) -> bool:
         """Whether any token can be good."""
         return bool(self.token_secret_key or self.token_public_key or self.token_jwks or self.token_issuers)
+
+    @property
+    def takes_passwords(self) -> bool:
+        """Whether there are users whose passwords are said as they are."""
+        return bool(self.basic_auth_conf or self.plain_sasl_jaas_config)
 
     @property
     def takes_scram(self) -> bool:

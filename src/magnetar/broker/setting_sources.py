@@ -35,6 +35,7 @@ _NOT_THE_BROKERS = {
 }  # tell the command line whom to ask, how; Spark's source where to keep what it brings
 
 
+_OF_A_LISTENER = re.compile(r"listener\.name\.[^.]+\.(plain\.sasl\.jaas\.config)", re.IGNORECASE)
 _PAIR = re.compile(r"((?:[^=:\\]|\\.)*)[=:](.*)")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
 _MEANT = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -115,8 +116,27 @@ def _merged(sources: Sequence[tuple[str, Mapping[str, str]]], known: Settings) -
     chosen: dict[str, Value] = {}
     ignored: list[str] = []
     for source, texts in sources:
-        chosen |= _values(texts, source, ignored, known.declared)
+        chosen |= _values(_of_all_listeners(texts, source), source, ignored, known.declared)
     return LoadedSettings(known.with_fields(chosen), tuple(dict.fromkeys(ignored)))
+
+
+def _of_all_listeners(texts: Mapping[str, str], source: str) -> dict[str, str]:
+    """Return the texts with what Kafka says of each listener, and is said of all here, under its name here."""
+    found: dict[str, str] = {}
+    for name, text in texts.items():
+        match = _OF_A_LISTENER.fullmatch(name)
+        if match is None:
+            found[name] = text
+            continue
+        from magnetar.broker.auth.jaas import users_of  # few have any
+
+        known = match[1].lower()
+        if known in found and users_of(found[known]) != users_of(text):
+            raise InvalidConfig(
+                f"{name} has other users than another listener has: all have the same here (from {source})"
+            )
+        found[known] = text
+    return found
 
 
 def read_properties(file: Path) -> dict[str, str]:

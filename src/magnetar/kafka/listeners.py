@@ -84,12 +84,12 @@ def _check_mechanisms(listener: Listener, settings: Settings) -> None:
         raise InvalidConfig(
             f"listener {listener.name} asks for SASL, and of sasl.enabled.mechanisms none is served: add PLAIN"
         )
-    by_password = security.basic_auth_conf and "PLAIN" in enabled
+    by_password = security.takes_passwords and "PLAIN" in enabled
     if not (security.has_token_keys or by_password or security.takes_scram):
         raise InvalidConfig(
             f"listener {listener.name} asks its clients to authenticate by SASL, which takes tokens or passwords here: "
-            "set token.secret.key, token.public.key, token.jwks or basic.auth.conf, or name a mechanism of SCRAM in "
-            "sasl.enabled.mechanisms"
+            "set token.secret.key, token.public.key, token.jwks, basic.auth.conf or plain.sasl.jaas.config, or name a "
+            "mechanism of SCRAM in sasl.enabled.mechanisms"
         )
 
 

@@ -55,17 +55,19 @@ class Authentication:
 
             self._tokens = TokenVerifier(settings, given)
         self._passwords: Passwords | None = None
-        if settings.basic_auth_conf:
+        if settings.takes_passwords:
             from magnetar.broker.auth.basic import Passwords
+            from magnetar.broker.auth.jaas import users_of
 
-            self._passwords = Passwords(settings.basic_auth_conf)
+            plain = settings.plain_sasl_jaas_config
+            self._passwords = Passwords(settings.basic_auth_conf, users_of(plain) if plain else {})
         self.methods = self._methods(settings)
         self._anonymous = settings.anonymous_user_role
         if self.enabled and not (self.methods or self._anonymous or settings.takes_scram):
             raise InvalidConfig(
                 "authentication.enabled asks for a way to authenticate: set token.secret.key, token.public.key or "
-                "token.jwks, basic.auth.conf, tls.trust.certs.file.path for client certificates, or name a mechanism "
-                "of SCRAM in sasl.enabled.mechanisms"
+                "token.jwks, basic.auth.conf or plain.sasl.jaas.config, tls.trust.certs.file.path for client "
+                "certificates, or name a mechanism of SCRAM in sasl.enabled.mechanisms"
             )
 
     def _methods(self, settings: SecuritySettings) -> tuple[str, ...]:
@@ -77,7 +79,9 @@ class Authentication:
                 "token.secret.key, token.public.key, token.jwks or token.issuers"
             )
         if BASIC in named and self._passwords is None:
-            raise InvalidConfig("authentication.providers names basic, but basic.auth.conf is not set")
+            raise InvalidConfig(
+                "authentication.providers names basic, but neither basic.auth.conf nor plain.sasl.jaas.config is set"
+            )
         trusts = (
             settings.tls_trust_certs_file_path
             or settings.ssl_truststore_location

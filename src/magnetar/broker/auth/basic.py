@@ -1,4 +1,5 @@
-"""Users and passwords, as Pulsar's AuthenticationProviderBasic takes them: lines ``user:hash``, as of htpasswd.
+"""Users and passwords, as Pulsar's AuthenticationProviderBasic takes them: lines ``user:hash``, as of htpasswd; and as
+Kafka's PlainLoginModule does, which has the passwords themselves (`magnetar.broker.auth.jaas`).
 
 Hashes may be bcrypt (``$2y$``), apr1 (``$apr1$``), SHA-256 and SHA-512 crypt (``$5$``, ``$6$``), ``{SHA}``, or the old
 DES crypt; Pulsar itself takes apr1 and DES. A slow hash is worked out in a thread of its own kind, in `turns`, so that
@@ -14,6 +15,7 @@ import hashlib
 import hmac
 import logging
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from time import perf_counter
@@ -32,19 +34,23 @@ class WrongPassword(Exception):
 
 
 class Passwords:
-    """The users of one file, which is read again when it changes."""
+    """The users of one file, which is read again when it changes, and those with plain passwords, which stay."""
 
-    def __init__(self, location: str) -> None:
-        """Raise `InvalidConfig` for what cannot be read, and for hashes that nobody knows."""
+    def __init__(self, location: str, plain: Mapping[str, str] | None = None) -> None:
+        """Raise `InvalidConfig` for what cannot be read, and for hashes that nobody knows.
+
+        ``location`` may be empty where there are ``plain`` passwords, by user.
+        """
         from passlib.context import CryptContext
 
         self._context = CryptContext(schemes=list(SCHEMES))
         self._location = location
+        self._plain = {user: password.encode() for user, password in (plain or {}).items()}
         self._key = os.urandom(32)
         self._right: dict[str, bytes] = {}
         """By user: what the last right password looked like."""
         self._stamp = self._look()
-        self._users = self._read()
+        self._users = self._read() if location else {}
         self._turns = PasswordTurns()
         self._check_s = 0.0
         """How long a check took last."""
@@ -60,6 +66,8 @@ class Passwords:
         remembered = self.remembered(said)
         if remembered is not None:
             return remembered
+        if user in self._plain or not self._users:
+            raise WrongPassword(self._wrong(user))
         try:
             if user in self._users:
                 return await self._turns.work(user, address, partial(self.check, said))
@@ -80,7 +88,11 @@ class Passwords:
         user, colon, password = said.partition(":")
         if not colon or not user:
             raise WrongPassword("expected user:password")
+        if self._is_plainly(user, password):
+            return user
         self._read_again()
+        if user in self._plain or not self._users:
+            raise WrongPassword(self._wrong(user))
         began = perf_counter()
         stored = self._users.get(user)
         # Against whatever hash there is, so that the time does not tell who is a user.
@@ -93,23 +105,35 @@ class Passwords:
             raise WrongPassword(f"user {user!r}: {error}") from None
         self._check_s = perf_counter() - began
         if stored is None or not is_right:
-            raise WrongPassword(f"unknown user {user!r}" if stored is None else f"wrong password of {user!r}")
+            raise WrongPassword(self._wrong(user))
         self._right[user] = self._seal(stored, password)
         return user
 
     def remembered(self, said: str) -> str | None:
         """Return the user of ``user:password`` if that was right a while ago; None says nothing."""
         user, _, password = said.partition(":")
+        if self._is_plainly(user, password):
+            return user
         self._read_again()
         stored, right = self._users.get(user), self._right.get(user)
         if stored is None or right is None:
             return None
         return user if hmac.compare_digest(right, self._seal(stored, password)) else None
 
+    def _is_plainly(self, user: str, password: str) -> bool:
+        known = self._plain.get(user)
+        return known is not None and hmac.compare_digest(known, password.encode())
+
+    def _wrong(self, user: str) -> str:
+        is_known = user in self._users or user in self._plain
+        return f"wrong password of {user!r}" if is_known else f"unknown user {user!r}"
+
     def _seal(self, stored: str, password: str) -> bytes:
         return hmac.digest(self._key, f"{stored}\0{password}".encode(), hashlib.sha256)
 
     def _look(self) -> tuple[int, int] | None:
+        if not self._location:
+            return None
         path = file_of(self._location)
         try:
             found = path.stat() if path is not None else None
