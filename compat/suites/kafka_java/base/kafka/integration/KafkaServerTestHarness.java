@@ -112,6 +112,8 @@ public abstract class KafkaServerTestHarness extends QuorumTestHarness {
     }
 
     public String bootstrapServers(ListenerName listenerName) {
+        if (listenerName.value().equals(SecurityProtocol.PLAINTEXT.name) && securityProtocol() != SecurityProtocol.PLAINTEXT)
+            return served.process().openAddress();
         return served.nodes().stream().map(each -> each.host() + ":" + each.port()).collect(Collectors.joining(","));
     }
 
@@ -147,11 +149,11 @@ public abstract class KafkaServerTestHarness extends QuorumTestHarness {
     @BeforeEach
     public void setUp(TestInfo testInfo) {
         super.setUp(testInfo);
-        if (securityProtocol() != SecurityProtocol.PLAINTEXT)
-            throw new UnsupportedOperationException("logs in; it " + Served.INSIDES);
+        configs(); // make certificates, which what follows looks at
         configureSecurityBeforeServersStart(testInfo);
-        served = new Served(new ServedProcess(configs().size(), settings(), CLIENT), id -> configs().apply(id));
+        served = new Served(new ServedProcess(configs().size(), settings(), CLIENT, securityProtocol()), id -> configs().apply(id));
         createBrokers(true);
+        Credentials.ofFormatter(this).forEach(each -> served.asked(admin -> admin.alterUserScramCredentials(List.of(each)).all()));
         configureSecurityAfterServersStart();
     }
 
@@ -171,6 +173,8 @@ public abstract class KafkaServerTestHarness extends QuorumTestHarness {
         if (principals != null && !String.valueOf(principals).contains("AuthorizerIntegrationTest"))
             throw new UnsupportedOperationException("has a plug-in in Java; it " + Served.INSIDES);
         settings.keySet().removeIf(name -> name.matches(OF_NODE));
+        if (securityProtocol() != SecurityProtocol.PLAINTEXT)
+            settings.putAll(Credentials.settings(settings));
         if (authorizes)
             settings.put("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer");
         return settings;

@@ -57,9 +57,9 @@ public class Served {
         }
     }
 
-    /** Brokers, as clients that do not log in reach them. */
+    /** Brokers, as clients reach them. */
     public List<Node> nodes() {
-        Admin client = Admin.create(Map.of("bootstrap.servers", process.address()));
+        Admin client = Admin.create(new HashMap<>(process.client()));
         return answered(client, admin -> admin.describeCluster().nodes()).stream().sorted(Comparator.comparing(Node::id)).toList();
     }
 

@@ -92,7 +92,7 @@ public final class ServedBroker {
         });
     }
 
-    /** Of a controller tests know topics' ids. */
+    /** Of a controller tests know topics' ids, and its ACLs. */
     public static ControllerServer controller(Served cluster) {
         ControllerServer server = mock(ControllerServer.class, ServedBroker::refused);
         doReturn(proxy(Controller.class, (proxy, method, arguments) -> switch (method.getName()) {
@@ -104,6 +104,7 @@ public final class ServedBroker {
                     .collect(Collectors.toMap(TopicDescription::name, each -> new ResultOrError<>(each.topicId()))));
             default -> throw new UnsupportedOperationException(method.getName() + " " + Served.INSIDES);
         })).when(server).controller();
+        doReturn(new ServedBroker(cluster, 0).authorizer()).when(server).authorizerPlugin();
         doReturn(mock(KafkaRaftManager.class, RETURNS_DEEP_STUBS)).when(server).raftManager(); // at offset 0
         return server;
     }
@@ -169,6 +170,7 @@ public final class ServedBroker {
     private KafkaApis processor() {
         return mock(KafkaApis.class, call -> switch (call.getMethod().getName()) {
             case "metadataCache" -> metadataCache();
+            case "authorizerPlugin" -> authorizer();
             case "toString" -> "processor of broker " + id;
             default -> refused(call);
         });

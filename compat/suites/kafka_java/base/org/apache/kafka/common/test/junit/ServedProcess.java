@@ -8,7 +8,9 @@ import java.nio.file.Path;
 import java.security.GeneralSecurityException;
 import java.util.ArrayList;
 import java.util.Base64;
+import java.util.Collection;
 import java.util.Comparator;
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
@@ -18,9 +20,12 @@ import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import javax.crypto.Mac;
 import javax.crypto.spec.SecretKeySpec;
+import org.apache.kafka.common.config.types.Password;
+import org.apache.kafka.common.security.auth.SecurityProtocol;
 import org.apache.kafka.common.security.plain.PlainLoginModule;
 
 /** {@code $MAGNETAR standalone} with settings of a test, with as many workers as it wants brokers, and a directory of its own. */
@@ -36,22 +41,25 @@ public final class ServedProcess {
 
     private final int workers;
     private final String anonymous;
+    private final SecurityProtocol protocol;
     private final Path directory;
     private final Path settings;
     private final Set<Integer> ended = new HashSet<>();
+    private Properties given;
     private boolean authorizes;
     private Process process;
     private String address = "localhost:0";
     private String adminAddress = "localhost:0";
 
     public ServedProcess(int workers, Map<?, ?> properties) {
-        this(workers, properties, "ANONYMOUS"); // as Kafka calls those that do not say who they are
+        this(workers, properties, "ANONYMOUS", SecurityProtocol.PLAINTEXT); // as Kafka calls those that do not say who they are
     }
 
-    /** Those who do not log in are {@code anonymous}, where there is an authorizer. */
-    public ServedProcess(int workers, Map<?, ?> properties, String anonymous) {
+    /** Clients come by {@code protocol}; those who do not log in are {@code anonymous}, where there is an authorizer. */
+    public ServedProcess(int workers, Map<?, ?> properties, String anonymous, SecurityProtocol protocol) {
         this.workers = workers;
         this.anonymous = anonymous;
+        this.protocol = protocol;
         try {
             directory = Files.createTempDirectory("magnetar-kafka-java-");
         } catch (IOException error) {
@@ -64,8 +72,8 @@ public final class ServedProcess {
 
     /** Takes other settings; it has them when it starts. */
     public void set(Map<?, ?> properties) {
-        Properties given = new Properties();
-        properties.forEach((name, value) -> given.put(name, String.valueOf(value)));
+        given = new Properties();
+        properties.forEach((name, value) -> given.put(name, text(value)));
         for (String name : PLUGINS) {
             if (given.containsKey(name))
                 throw new UnsupportedOperationException("has a plug-in in Java; it " + INSIDES);
@@ -73,10 +81,13 @@ public final class ServedProcess {
         authorizes = given.containsKey("authorizer.class.name");
         if (authorizes) {
             given.put("authentication.enabled", "true");
-            given.put("anonymous.user.role", anonymous);
-            given.put("sasl.enabled.mechanisms", "PLAIN");
-            given.put("token.secret.key", Base64.getEncoder().encodeToString(KEY));
+            if (protocol == SecurityProtocol.PLAINTEXT)
+                given.put("anonymous.user.role", anonymous);
             given.merge("super.users", "User:" + ADMIN, (before, more) -> before + ";" + more);
+        }
+        if (authorizes || protocol.name.startsWith("SASL")) {
+            given.merge("sasl.enabled.mechanisms", "PLAIN", (some, plain) -> some.toString().contains("PLAIN") ? some : some + ",PLAIN");
+            given.put("token.secret.key", Base64.getEncoder().encodeToString(KEY));
         }
         try (Writer writer = Files.newBufferedWriter(settings)) {
             given.store(writer, null);
@@ -85,15 +96,43 @@ public final class ServedProcess {
         }
     }
 
+    private static String text(Object value) {
+        if (value instanceof Password secret)
+            return secret.value();
+        if (value instanceof Collection<?> some)
+            return some.stream().map(String::valueOf).collect(Collectors.joining(","));
+        return String.valueOf(value);
+    }
+
     /** What a client needs that is allowed everything. */
     Map<String, String> admin() {
-        if (!authorizes)
-            return Map.of("bootstrap.servers", address);
-        return Map.of(
-            "bootstrap.servers", adminAddress,
-            "security.protocol", "SASL_PLAINTEXT",
-            "sasl.mechanism", "PLAIN",
-            "sasl.jaas.config", PlainLoginModule.class.getName() + " required username=\"" + ADMIN + "\" password=\"token:" + token() + "\";");
+        return client(hasTwo() ? adminAddress : address, authorizes ? SecurityProtocol.SASL_PLAINTEXT : SecurityProtocol.PLAINTEXT);
+    }
+
+    /** What a client needs that comes by the listener for clients. */
+    Map<String, String> client() {
+        return client(address, protocol);
+    }
+
+    private Map<String, String> client(String address, SecurityProtocol by) {
+        Map<String, String> wanted = new HashMap<>(Map.of("bootstrap.servers", address, "security.protocol", by.name));
+        if (by.name.endsWith("SSL")) { // with the broker's own certificate, which its own authority has signed
+            given.stringPropertyNames().stream()
+                .filter(name -> name.matches("ssl\\.(key|trust)store\\..*|ssl\\.key\\.password"))
+                .forEach(name -> wanted.put(name, given.getProperty(name)));
+            wanted.put("ssl.endpoint.identification.algorithm", "");
+        }
+        if (by.name.startsWith("SASL")) {
+            wanted.put("sasl.mechanism", "PLAIN");
+            wanted.put("sasl.jaas.config", PlainLoginModule.class.getName()
+                + " required username=\"" + ADMIN + "\" password=\"token:" + token() + "\";");
+        }
+        return wanted;
+    }
+
+    /** Whether there is another listener than that of clients. */
+    boolean hasTwo() {
+        return authorizes || protocol != SecurityProtocol.PLAINTEXT;
     }
 
     private static String token() {
@@ -113,10 +152,10 @@ public final class ServedProcess {
     public void start() {
         List<String> command = new ArrayList<>(List.of(
             System.getenv("MAGNETAR"), "standalone", "--data", directory.resolve("data").toString(), "--config", settings.toString()));
-        if (authorizes) {
+        if (hasTwo()) {
             command.addAll(List.of(
                 "--set", "listeners=CLIENT://" + address + ",ADMIN://" + adminAddress,
-                "--set", "listener.security.protocol.map=CLIENT:PLAINTEXT,ADMIN:SASL_PLAINTEXT"));
+                "--set", "listener.security.protocol.map=CLIENT:" + protocol + ",ADMIN:" + (authorizes ? "SASL_PLAINTEXT" : "PLAINTEXT")));
         } else
             command.addAll(List.of("--kafka", address));
         if (workers > 1)
@@ -141,6 +180,13 @@ public final class ServedProcess {
 
     public String address() {
         return address;
+    }
+
+    /** Where those come in who speak no TLS, and do not log in. */
+    public String openAddress() {
+        if (authorizes)
+            throw new UnsupportedOperationException("between brokers nobody logs in: it " + INSIDES);
+        return hasTwo() ? adminAddress : address;
     }
 
     /** Ends it; what it has kept is there when it starts again. */
