@@ -21,6 +21,7 @@ from magnetar.broker.transactions import (
     TransactionNotFound,
 )
 from magnetar.ledger.errors import LedgerClosed, LedgerError, LedgerFenced, LedgerTerminated, StorageFull
+from magnetar.metadata import MetadataError, MetadataFailed
 from magnetar.records.errors import CorruptBatch, RecordsError
 from magnetar.wire.pulsar.pulsar_pb2 import ServerError
 
@@ -115,6 +116,8 @@ _CODES: dict[type[BaseException], ServerError] = {
     TooManyTransactions: ServerError.NotAllowedError,
     AuthenticationFailed: ServerError.AuthenticationError,
     BrokerError: ServerError.MetadataError,
+    MetadataFailed: ServerError.ServiceNotReady,  # clients try again
+    MetadataError: ServerError.MetadataError,
     LedgerTerminated: ServerError.TopicTerminatedError,
     LedgerFenced: ServerError.ServiceNotReady,
     LedgerClosed: ServerError.ServiceNotReady,
