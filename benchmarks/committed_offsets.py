@@ -28,6 +28,7 @@ def measure(server: Server, samples: Samples, restarts: int) -> None:
     server.start()
     with ThinClient.to(server.address) as client:
         client.create_topics(TOPICS, PARTITIONS)
+        client.wait_for_coordinators(GROUPS)
         began = time.perf_counter()
         for number, group in enumerate(GROUPS):
             _commit(client, group, number)

@@ -89,11 +89,10 @@ class _Classic(_Member):
                 protocols=[protocol(name="range", metadata=b"\0\0" + said)],
             )  # fmt: skip
             self._id = joined.member_id or self._id
-            if joined.error_code in (
-                ErrorCode.MEMBER_ID_REQUIRED,
-                ErrorCode.REBALANCE_IN_PROGRESS,
-                *_NOT_YET,
-            ):
+            if joined.error_code in _NOT_YET:
+                await asyncio.sleep(_BEAT_S)
+                continue
+            if joined.error_code in (ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS):
                 continue
             _check(joined.error_code)
             ids = [each.member_id for each in joined.members]
@@ -192,6 +191,7 @@ def measure(server: Server, samples: Samples, times: int) -> None:
     """Have one member join and one leave ``times`` times, by each protocol."""
     with ThinClient.to(server.address) as client:
         client.create_topics(TOPICS, PARTITIONS)
+        client.wait_for_coordinators(["group-classic", "group-consumer"])
     for name, kind in (("classic", _Classic), ("consumer", _Consumer)):
         for what, taken in asyncio.run(_changes(server, kind, f"group-{name}", times)):
             samples.add(f"group of 100, 1,000 partitions, {name}: one {what}, s", server.name, taken)
@@ -252,6 +252,7 @@ def measure_heartbeats(server: Server, samples: Samples, seconds: float) -> None
     """Have members of a hundred groups say that they live every 5 s; tell what it costs the broker."""
     with ThinClient.to(server.address) as client:
         client.create_topics(["beaten"], PARTITIONS)
+        client.wait_for_coordinators([f"beating-{number}" for number in range(MEMBERS)])
     samples.add(
         "10,000 members' heartbeats, % of a core", server.name, asyncio.run(_beating(server, seconds))
     )

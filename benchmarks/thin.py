@@ -17,6 +17,8 @@ from magnetar.wire.kafka.messages.create_topics_request import (
 from magnetar.wire.kafka.messages.create_topics_response import CreateTopicsResponse
 from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from magnetar.wire.kafka.messages.fetch_response import FetchResponse
+from magnetar.wire.kafka.messages.find_coordinator_request import FindCoordinatorRequest
+from magnetar.wire.kafka.messages.find_coordinator_response import FindCoordinatorResponse
 from magnetar.wire.kafka.messages.list_offsets_request import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -33,7 +35,7 @@ from magnetar.wire.kafka.messages.produce_request import (
 from magnetar.wire.kafka.messages.produce_response import ProduceResponse
 
 # One version of each that both sides speak and that still names topics.
-_CREATE, _METADATA, _PRODUCE, _FETCH, _LIST = 7, 12, 9, 12, 7
+_CREATE, _METADATA, _PRODUCE, _FETCH, _LIST, _COORDINATOR = 7, 12, 9, 12, 7, 4
 _NOT_YET = {3, 5, 6}  # UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER
 
 
@@ -113,6 +115,17 @@ class ThinClient:
                 return
             time.sleep(0.005)
         raise Refused(f"topic {topic} has no leaders")
+
+    def wait_for_coordinators(self, groups: list[str], seconds: float = 60) -> None:
+        """Ask who coordinates the groups, upon which Kafka makes the topic for it, until somebody does."""
+        request = FindCoordinatorRequest(key_type=0, coordinator_keys=groups)
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            told = self.call(request, FindCoordinatorResponse, _COORDINATOR).coordinators
+            if not any(each.error_code for each in told):
+                return
+            time.sleep(0.1)
+        raise Refused(f"nobody coordinates {groups[0]}")
 
     def produce(self, topic: str, partitions: list[int], value: bytes) -> list[int]:
         """Append one record to each of the partitions; give their offsets."""
