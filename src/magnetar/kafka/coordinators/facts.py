@@ -40,7 +40,8 @@ _PLAIN_OFFSET = Struct(">hqiBq3s16s")
 """Both, without metadata between them."""
 _TOPIC_ID_TAG = b"\1\0\20"
 _ANY_PARTITION = bytes(4)
-_REMEMBERED = 1024
+_REMEMBERED = 128
+"""Names are up to 32 KB long: not more of them than of one commit are worth it."""
 
 
 MOVED_BY_PULSAR = "moved by Pulsar"
