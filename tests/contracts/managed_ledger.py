@@ -143,6 +143,17 @@ class ManagedLedgerContract:
         assert log.high_watermark == 500
         assert [entry.last_offset for entry in await read_all(log)] == list(range(500))
 
+    async def test_what_is_on_its_way_has_its_place(self, house: House) -> None:
+        """What has none waits in memory for a ledger, and a client of Pulsar's is not read meanwhile."""
+        log = await house.open()
+        await append_durably(log, b"the ledger is there")
+        placed = [append(log, b"%d" % number) for number in range(5)]
+        for _ in range(3):  # turns of the loop, in which nothing far away has answered
+            await asyncio.sleep(0)
+        told = [each.position for each in placed]
+        assert told == [Position(told[0].ledger_id, told[0].entry_id + number) for number in range(5)]
+        assert [await each.settled() for each in placed] == told
+
     async def test_who_stops_waiting_harms_nobody_else(self, house: House) -> None:
         log = await house.open()
         impatient = asyncio.ensure_future(append_durably(log, b"a"))

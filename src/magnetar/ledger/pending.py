@@ -15,7 +15,8 @@ class Pending:
 
     ``done`` is None if the flush policy is met already. Otherwise it tells when that is so, or fails with the
     ``LedgerError`` for which the entry was taken back. Many may wait for the same one, so nobody may cancel it.
-    ``position`` is where the entry lies; before ``done`` nobody may count on it.
+    ``position`` is where the entry lies; before ``done`` nobody may count on it. It is ``NOWHERE`` as long as no ledger
+    has the entry even on its way, which then waits in memory.
     """
 
     __slots__ = ("base_offset", "done", "position")

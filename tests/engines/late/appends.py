@@ -31,7 +31,6 @@ class Placed:
     row: NewEntry
     earliest_ms: int
     fate: LedgerError | None
-    position: Position | None = None
     kept: LedgerSummary | None = None
     """What is known of its ledger once it is kept."""
 
@@ -124,7 +123,7 @@ class Appends:
         placed.kept = replace(last)
         self._sent.append(placed)
         entry_id = stream.send(row, placed.fate, lambda error: self._answered(placed, error))
-        placed.position = Position(stream.ledger_id, entry_id)
+        placed.pending.position = Position(stream.ledger_id, entry_id)
 
     def _answered(self, placed: Placed, error: LedgerError | None) -> None:
         if not self._sent or self._sent[0] is not placed:
@@ -134,8 +133,7 @@ class Appends:
             return
         log = self._log
         self._sent.popleft()
-        assert placed.position is not None
-        placed.pending.position, self._kept = placed.position, placed.kept
+        self._kept = placed.kept
         self._earliest = min(self._earliest, placed.earliest_ms)
         log.high_watermark = placed.row.last_offset + 1
         self._keep_noted()

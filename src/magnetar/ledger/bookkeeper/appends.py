@@ -41,7 +41,6 @@ class PlacedEntry:
     last_offset: int
     latest_ms: int
     earliest_ms: int
-    position: Position | None = None
     sent: float = 0.0
 
 
@@ -144,7 +143,7 @@ class Appends:
         placed.sent = time.monotonic()
         self._sent.append(placed)
         entry_id = writer.send((placed.data,), lambda error: self._answered(placed, error))
-        placed.position = Position(writer.ledger_id, entry_id)
+        placed.pending.position = Position(writer.ledger_id, entry_id)
 
     def _answered(self, placed: PlacedEntry, error: LedgerError | None) -> None:
         if not self._sent or self._sent[0] is not placed:
@@ -154,16 +153,14 @@ class Appends:
             return
         log = self._log
         self._sent.popleft()
-        assert placed.position is not None
         assert self._reader is not None
-        placed.pending.position = placed.position
         entries, size, _, latest = self._kept
         latest = max(latest, placed.latest_ms)
         self._kept = (entries + 1, size + len(placed.data), placed.last_offset, latest)
         self._earliest = min(self._earliest, placed.earliest_ms)
         self._pause_s = 0.0
         self._engine.kept(time.monotonic() - placed.sent, len(placed.data))
-        entry = StoredEntry(*placed.position, placed.last_offset, memoryview(placed.data))
+        entry = StoredEntry(*placed.pending.position, placed.last_offset, memoryview(placed.data))
         self._reader.grew(entry, latest, placed.last_offset + 1)
         log.high_watermark = placed.last_offset + 1
         if (
