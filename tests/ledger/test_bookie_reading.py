@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from magnetar.ledger.bookkeeper import read_ahead
 from magnetar.ledger.bookkeeper.reading import BookieReader
 from magnetar.ledger.bookkeeper.tail import Tail
 from magnetar.ledger.errors import LedgerCorrupt
@@ -48,3 +51,130 @@ async def test_every_offset_of_a_whole_entry_is_read_and_no_other(damaged: range
         ids = [each.entry_id for each in found]
         assert ids == list(range(number, number + len(ids)))
         assert not set(ids) & set(damaged)
+
+
+class Bookies:
+    """Rows, and what was asked for of them."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, int]] = []
+        self.damaged = range(0)
+        self.wait: asyncio.Event | None = None
+
+    async def ask(self, first: int, last: int) -> list[bytes]:
+        self.asked.append((first, last))
+        if self.wait is not None:
+            await self.wait.wait()
+        await asyncio.sleep(0)
+        if any(number in self.damaged for number in range(first, last + 1)):
+            raise LedgerCorrupt(f"entries {first} to {last}")
+        return ROWS[first : last + 1]
+
+    def reader(self, tail: Tail) -> BookieReader:
+        return BookieReader(7, 0, self.ask, tail, ENTRIES, sum(map(len, ROWS)))
+
+
+MUCH = 4 * sum(map(len, ROWS))
+SOME = 10 * len(ROWS[200])
+
+
+async def read_on(reader: BookieReader, offset: int = 0, max_bytes: int = SOME, times: int = 1 << 30) -> int:
+    """Read as consumers do, check what is read, and return where it ended."""
+    while offset < ENTRIES * EACH and times:
+        found = await reader.read(offset, max_bytes=max_bytes, up_to=1 << 60)
+        first = offset // EACH
+        assert [bytes(each.data) for each in found] == ROWS[first : first + len(found)]
+        assert found
+        offset, times = found[-1].last_offset + 1, times - 1
+    return offset
+
+
+async def test_what_comes_next_is_read_before_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_ahead, "AHEAD_BYTES", SOME)
+    bookies = Bookies()
+    reader = bookies.reader(Tail(MUCH))
+    offset = await read_on(reader, times=3)
+    await asyncio.sleep(0.01)
+    known = len(bookies.asked)
+    await asyncio.sleep(0.01)
+    assert len(bookies.asked) == known, "it is read ahead once, not on and on"
+    assert bookies.asked[-1][1] >= offset // EACH + 5
+    bookies.wait = asyncio.Event()  # nothing more is answered
+    assert await asyncio.wait_for(read_on(reader, offset, times=1), 10) > offset
+    bookies.wait.set()
+    bookies.wait = None
+    await read_on(reader, offset)
+    rows = [number for first, last in bookies.asked for number in range(first, last + 1)]
+    assert len(rows) < 1.1 * ENTRIES, "hardly anything is read twice"
+
+
+async def test_who_reads_here_and_there_has_nothing_read_ahead() -> None:
+    bookies = Bookies()
+    tail = Tail(MUCH)
+    reader = bookies.reader(tail)
+    for number in (300, 40, 200, 100):
+        await read_on(reader, number * EACH, times=1)
+    await asyncio.sleep(0.01)
+    assert tail.ahead.size == 0
+
+
+@pytest.mark.parametrize("budget", [0, 8 * SOME, MUCH])
+async def test_several_read_at_once_each_at_its_own_place(
+    budget: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_ahead, "AHEAD_BYTES", SOME)
+    bookies, tail = Bookies(), Tail(budget)
+    reader = bookies.reader(tail)
+    most = 0
+
+    async def watch() -> None:
+        nonlocal most
+        while True:
+            most = max(most, tail.ahead.size)
+            await asyncio.sleep(0)
+
+    watching = asyncio.ensure_future(watch())
+    starts = (0, 60, 120, 121, 180, 300, 30, 90, 240, 150)  # more than are remembered
+    await asyncio.gather(*(read_on(reader, start * EACH) for start in starts))
+    watching.cancel()
+    assert most <= budget // 4 + 2 * len(ROWS[-1]) * 10
+    assert bool(most) is bool(budget)
+
+
+async def test_what_nobody_came_for_makes_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_ahead, "AHEAD_BYTES", SOME)
+    now = 0.0
+    tail = Tail(0)
+    tail.ahead = read_ahead.AheadBudget(3 * SOME, clock=lambda: now)
+    readers = [Bookies().reader(tail) for _ in range(6)]
+    for each in readers[:3]:
+        await read_on(each, times=3)
+    await asyncio.sleep(0.01)
+    full = tail.ahead.size
+    await read_on(readers[4], times=3)
+    await asyncio.sleep(0.01)
+    assert SOME < full <= tail.ahead.size <= 3 * SOME, "it is taken from nobody who may read on"
+    now = 60.0
+    bookies = Bookies()
+    late = bookies.reader(tail)
+    offset = await read_on(late, times=3)
+    await asyncio.sleep(0.01)
+    assert bookies.asked[-1][1] > offset // EACH
+    for each in readers[:3]:
+        await read_on(each)  # whole, though what was kept for them is gone
+    assert tail.ahead.size <= 3 * SOME
+
+
+async def test_damage_ahead_is_told_to_who_asks_for_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_ahead, "AHEAD_BYTES", SOME)
+    bookies, tail = Bookies(), Tail(MUCH)
+    bookies.damaged = range(55, 56)
+    reader = bookies.reader(tail)
+    offset = 0
+    with pytest.raises(LedgerCorrupt):
+        while True:
+            offset = await read_on(reader, offset, times=1)
+    assert offset == 55 * EACH
+    await read_on(reader, 56 * EACH)
+    await asyncio.sleep(0.01)
+    assert tail.ahead.size <= MUCH // 4

@@ -162,7 +162,8 @@ class ClusterSettings(HandlerSettings):
     bookkeeper_cache_bytes: int = setting(
         64 * _MIB,
         Kind.INT,
-        "Memory for the newest entries of all topics, from which those are served that follow them.",
+        "Memory for entries: three quarters for the newest of all topics, from which those are served that follow "
+        "them, a quarter for what is read before those ask for it that read from one entry to the next.",
         unit="bytes",
         rule=at_least(0),
     )

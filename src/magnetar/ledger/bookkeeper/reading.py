@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
+from magnetar.ledger.bookkeeper.read_ahead import AheadOfReaders
 from magnetar.ledger.bookkeeper.tail import Tail
 from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
 from magnetar.ledger.looking import base_offset, looked_at
@@ -84,6 +85,8 @@ class BookieReader:
         self.points = Points(first_offset)
         self._ask = ask
         self._tail = tail
+        # Tiered storage reads ahead by itself, by blocks.
+        self._ahead = None if self.is_tiered else AheadOfReaders(tail.ahead, self._read)
 
     def grew(self, entry: StoredEntry, latest_ms: int, next_offset: int) -> None:
         """Take note of an entry that is kept now; ``latest_ms`` is of all up to it."""
@@ -104,7 +107,7 @@ class BookieReader:
         at = await self._entry_of(offset)
         while True:
             try:
-                async for entry in self.since(at, max_bytes):
+                async for entry in self.since(at, max_bytes, once=True):
                     at = entry.entry_id + 1
                     if entry.last_offset < offset:
                         continue
@@ -112,6 +115,9 @@ class BookieReader:
                     if entry.last_offset >= up_to or (found and size > max_bytes):
                         break
                     found.append(entry)
+                else:
+                    if not found and at < self.entries:
+                        continue
             except _DAMAGE:
                 if not found:  # what is whole before it is given first
                     behind = await self._whole_from(at + 1, self.entries)
@@ -121,11 +127,19 @@ class BookieReader:
                     continue
             break
         if found:
-            self.points.add(found[-1].entry_id + 1, found[-1].last_offset + 1)
+            last = found[-1]
+            self.points.add(last.entry_id + 1, last.last_offset + 1)
+            if self._ahead is not None and last.entry_id + 1 < self.entries:
+                self._ahead.given(found[0].entry_id, last.entry_id + 1, self.entries, self._usual)
         return found
 
-    async def since(self, entry_id: int, some_bytes: int = _CHUNK) -> AsyncIterator[StoredEntry]:
-        """Return all entries from one on, asking for about so many bytes at once."""
+    async def since(
+        self, entry_id: int, some_bytes: int = _CHUNK, *, once: bool = False
+    ) -> AsyncIterator[StoredEntry]:
+        """Return all entries from one on, asking for about so many bytes at once.
+
+        ``once`` ends when most of them were given: the rest is not worth the way to a bookie.
+        """
         left = some_bytes
         while entry_id < self.entries:
             chunk = await self.some(entry_id, left)
@@ -133,21 +147,34 @@ class BookieReader:
                 left -= len(entry.data)
                 yield entry
             entry_id = chunk[-1].entry_id + 1
+            if once and left < some_bytes // 4:
+                return
             left = left if left > 0 else some_bytes
 
     async def some(self, entry_id: int, max_bytes: int) -> list[StoredEntry]:
         """Return entries from one on, about so many bytes, and one at least."""
-        found = []
+        found = self._newest(entry_id, max_bytes)
+        if not found and self._ahead is not None:
+            found = _about(await self._ahead.find(entry_id), max_bytes)
+        return found or await self._from_afar(entry_id, max_bytes)
+
+    @property
+    def _usual(self) -> int:
+        """How many bytes an entry has."""
+        return max(1, self.size // max(1, self.entries))
+
+    def _newest(self, entry_id: int, max_bytes: int) -> list[StoredEntry]:
+        found: list[StoredEntry] = []
         while (kept := self._tail.get(self.ledger_id, entry_id)) is not None:
             found.append(kept)
             max_bytes -= len(kept.data)
             entry_id += 1
             if max_bytes <= 0 or entry_id >= self.entries:
                 break
-        if found:
-            return found
-        usual = max(1, self.size // max(1, self.entries))
-        count = max(1, min(_MAX_ENTRIES, max_bytes // usual, self.entries - entry_id))
+        return found
+
+    async def _from_afar(self, entry_id: int, max_bytes: int) -> list[StoredEntry]:
+        count = max(1, min(_MAX_ENTRIES, max_bytes // self._usual, self.entries - entry_id))
         while True:
             try:
                 return await self._read(entry_id, entry_id + count - 1)
@@ -157,6 +184,7 @@ class BookieReader:
                 count //= 2
 
     async def _read(self, first: int, last: int) -> list[StoredEntry]:
+        """Return entries of which all are there."""
         rows = await self._ask(first, last)
         return [self._stored(first + n, row) for n, row in enumerate(rows)]
 
@@ -205,3 +233,14 @@ class BookieReader:
             except _DAMAGE:
                 continue
         return await self.at(min(entry_id + _NEAR, end) - 1)
+
+
+def _about(entries: Sequence[StoredEntry], max_bytes: int) -> list[StoredEntry]:
+    """Return the first of the entries: about so many bytes, and one if there is one."""
+    found: list[StoredEntry] = []
+    for entry in entries:
+        found.append(entry)
+        max_bytes -= len(entry.data)
+        if max_bytes <= 0:
+            break
+    return found

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
+from magnetar.ledger.bookkeeper.read_ahead import AheadBudget
 from magnetar.ledger.values import StoredEntry
 
 
 class Tail:
-    """Entries by their position; the oldest go first. ``budget`` is in bytes."""
+    """Entries by their position; the oldest go first. ``budget`` is in bytes; a quarter is for what is read ahead."""
 
     def __init__(self, budget: int) -> None:
         self.size = 0
-        self._budget = budget
+        self.ahead = AheadBudget(budget // 4)
+        self._budget = budget - budget // 4
         self._entries: OrderedDict[tuple[int, int], StoredEntry] = OrderedDict()
 
     def add(self, entry: StoredEntry) -> None:

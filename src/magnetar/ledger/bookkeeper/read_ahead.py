@@ -1,0 +1,156 @@
+"""What lies on bookies, read before it is asked for by whoever reads a ledger from one entry to the next.
+
+A question takes its way through Java to a bookie and back, and the one who reads sends on what was read only then. With
+what comes next on its way meanwhile, nobody waits for the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable
+from itertools import islice
+
+from magnetar.ledger.errors import LedgerError
+from magnetar.ledger.values import StoredEntry
+
+AHEAD_BYTES = 1 << 20
+"""So much is read at once."""
+_MOST_ENTRIES = 500
+_STALE_S = 5.0
+_PLACES = 8  # who read one ledger at a time, each at its own place
+
+
+class AheadBudget:
+    """Bytes that all readers of an engine may have read, or be reading, ahead of who asks for them."""
+
+    def __init__(self, budget: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.size = 0
+        self._budget = budget
+        self._clock = clock
+        self._used: OrderedDict[_Place, float] = OrderedDict()
+        """Places by when they were last read at, the one longest ago first."""
+
+    def has_room(self, size: int) -> bool:
+        """Tell whether so much more may be read; what nobody comes for makes room."""
+        while self.size + size > self._budget and self._used:
+            place, used = next(iter(self._used.items()))
+            if self._clock() - used < _STALE_S:
+                return False
+            place.leave()
+        return self.size + size <= self._budget
+
+    def is_read_at(self, place: _Place) -> None:
+        """Somebody reads there."""
+        self._used[place] = self._clock()
+        self._used.move_to_end(place)
+
+    def count(self, change: int) -> None:
+        self.size += change
+
+    def forget(self, place: _Place) -> None:
+        self._used.pop(place, None)
+
+
+class _Place:
+    """Where somebody reads: the entries that were given last, and what was read ahead of them."""
+
+    def __init__(self, budget: AheadBudget, first: int, behind: int) -> None:
+        self.first, self.behind = first, behind
+        self.end = behind
+        """Behind what is here or on its way."""
+        self.coming: asyncio.Task[None] | None = None
+        self.has_failed = False
+        self._budget = budget
+        self._lives = 0
+        self._entries: deque[StoredEntry] = deque()
+
+    def moved(self, first: int, behind: int) -> None:
+        """Somebody was given these: what is before them is done with."""
+        self.first, self.behind = first, behind
+        if behind > self.end:  # all that was read ahead is before that
+            self._drop()
+        while self._entries and self._entries[0].entry_id < first:
+            self._budget.count(-len(self._entries.popleft().data))
+        self._budget.is_read_at(self)
+
+    def bring(self, read: Callable[[int, int], Awaitable[list[StoredEntry]]], about: int, last: int) -> None:
+        """Have entries read from the end on, of ``about`` so many bytes. What cannot be is told to who asks for it."""
+        first, self.end = self.end, last + 1
+        self._budget.count(about)
+        self.coming = asyncio.ensure_future(self._bring(read(first, last), about, first, self._lives))
+
+    async def _bring(self, reading: Awaitable[list[StoredEntry]], about: int, first: int, life: int) -> None:
+        found: list[StoredEntry] = []
+        try:
+            found = await reading
+        except LedgerError:
+            self.has_failed = True
+        self._budget.count(-about)
+        if life != self._lives:  # it was left meanwhile
+            return
+        self.coming = None
+        self.end = first + len(found)
+        self._entries += found
+        self._budget.count(sum(len(each.data) for each in found))
+
+    def from_here(self, entry_id: int) -> list[StoredEntry]:
+        """Return what was read ahead, from an entry on."""
+        if not self._entries or not self._entries[0].entry_id <= entry_id <= self._entries[-1].entry_id:
+            return []
+        return list(islice(self._entries, entry_id - self._entries[0].entry_id, None))
+
+    def leave(self) -> None:
+        """Nobody reads here any more."""
+        self._drop()
+        self._budget.forget(self)
+
+    def _drop(self) -> None:
+        self._lives += 1
+        self.coming = None
+        self.end = self.behind
+        self._budget.count(-sum(len(each.data) for each in self._entries))
+        self._entries.clear()
+
+
+class AheadOfReaders:
+    """For one ledger."""
+
+    def __init__(self, budget: AheadBudget, read: Callable[[int, int], Awaitable[list[StoredEntry]]]) -> None:
+        self._budget = budget
+        self._read = read
+        self._places: deque[_Place] = deque()
+
+    async def find(self, entry_id: int) -> list[StoredEntry]:
+        """Return what was read ahead, or is being read, from an entry on; nothing if that was not."""
+        for place in tuple(self._places):
+            if place.first <= entry_id < place.end:
+                if place.coming is not None and not place.from_here(entry_id):
+                    await asyncio.shield(place.coming)
+                if found := place.from_here(entry_id):
+                    return found
+        return []
+
+    def given(self, first: int, behind: int, entries: int, entry_bytes: int) -> None:
+        """Entries from ``first`` on were given to somebody: who had read up to there is believed to read on.
+
+        The ledger has ``entries``, of about ``entry_bytes`` each.
+        """
+        place = next((each for each in self._places if each.behind == first), None)
+        if place is None:
+            if len(self._places) >= _PLACES:
+                self._places.popleft().leave()
+            self._places.append(_Place(self._budget, first, behind))
+            return
+        place.moved(first, behind)
+        count = max(1, min(_MOST_ENTRIES, AHEAD_BYTES // entry_bytes, entries - place.end))
+        if (
+            place.coming is not None
+            or place.has_failed
+            or place.end >= entries
+            or place.end - behind >= count
+        ):
+            return
+        if self._budget.has_room(count * entry_bytes):
+            place.bring(self._read, count * entry_bytes, place.end + count - 1)
