@@ -175,6 +175,42 @@ async def test_damage_ahead_is_told_to_who_asks_for_it_alone(monkeypatch: pytest
         while True:
             offset = await read_on(reader, offset, times=1)
     assert offset == 55 * EACH
-    await read_on(reader, 56 * EACH)
+    offset = await read_on(reader, 56 * EACH, times=4)
     await asyncio.sleep(0.01)
-    assert tail.ahead.size <= MUCH // 4
+    assert bookies.asked[-1][1] > offset // EACH, "behind it all goes on"
+    await read_on(reader, offset)
+
+
+async def test_reading_ahead_goes_on_when_bookies_answer_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_ahead, "AHEAD_BYTES", SOME)
+    bookies, tail = Bookies(), Tail(MUCH)
+    reader = bookies.reader(tail)
+    offset = await read_on(reader, times=1)
+    bookies.damaged = range(20, 60)
+    offset = await read_on(reader, offset, times=1)
+    await asyncio.sleep(0.01)  # what comes next fails, and nobody has asked for it
+    bookies.damaged = range(0)
+    offset = await read_on(reader, offset, times=2)
+    await asyncio.sleep(0.01)
+    assert bookies.asked[-1][1] > offset // EACH
+
+
+async def test_places_at_which_nobody_reads_any_more_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_ahead, "AHEAD_BYTES", SOME)
+    monkeypatch.setattr(read_ahead, "_MOST_USED", 5)
+    tail = Tail(100 * MUCH)
+    for _ in range(20):
+        await read_on(Bookies().reader(tail), times=3)
+        await asyncio.sleep(0.001)
+    assert len(tail.ahead._used) == 5
+    assert tail.ahead.size <= 5 * 3 * SOME
+
+
+async def test_no_more_than_two_reads_are_ahead_of_who_reads_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_ahead, "AHEAD_BYTES", SOME)
+    bookies = Bookies()
+    reader, offset = bookies.reader(Tail(MUCH)), 0
+    for _ in range(10):
+        offset = await read_on(reader, offset, max_bytes=SOME // 5, times=1)
+        await asyncio.sleep(0.001)
+    assert offset // EACH + 10 <= bookies.asked[-1][1] < offset // EACH + 22

@@ -20,6 +20,7 @@ AHEAD_BYTES = 1 << 20
 _MOST_ENTRIES = 500
 _STALE_S = 5.0
 _PLACES = 8  # who read one ledger at a time, each at its own place
+_MOST_USED = 1000  # places of all ledgers that anything is known of
 
 
 class AheadBudget:
@@ -45,6 +46,8 @@ class AheadBudget:
         """Somebody reads there."""
         self._used[place] = self._clock()
         self._used.move_to_end(place)
+        if len(self._used) > _MOST_USED:
+            next(iter(self._used)).leave()
 
     def count(self, change: int) -> None:
         self.size += change
@@ -69,8 +72,9 @@ class _Place:
     def moved(self, first: int, behind: int) -> None:
         """Somebody was given these: what is before them is done with."""
         self.first, self.behind = first, behind
-        if behind > self.end:  # all that was read ahead is before that
+        if behind > self.end:  # all that was read ahead is before that, and so is what could not be
             self._drop()
+            self.has_failed = False
         while self._entries and self._entries[0].entry_id < first:
             self._budget.count(-len(self._entries.popleft().data))
         self._budget.is_read_at(self)
