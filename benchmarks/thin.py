@@ -116,6 +116,16 @@ class ThinClient:
             time.sleep(0.005)
         raise Refused(f"topic {topic} has no leaders")
 
+    def leaders(self, topic: str) -> dict[tuple[str, int], list[int]]:
+        """Return where the topic's leaders are, and which partitions each has."""
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+        told = self.call(request, MetadataResponse, _METADATA)
+        where = {each.node_id: (each.host, each.port) for each in told.brokers}
+        found: dict[tuple[str, int], list[int]] = {}
+        for row in told.topics[0].partitions:
+            found.setdefault(where[row.leader_id], []).append(row.partition_index)
+        return found
+
     def wait_for_coordinators(self, groups: list[str], seconds: float = 60) -> None:
         """Ask who coordinates the groups, upon which Kafka makes the topic for it, until somebody does."""
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=groups)
