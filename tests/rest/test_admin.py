@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.process import BrokerProcess
+from tests.waiting import until
 
 _numbers = itertools.count()
 
@@ -301,10 +302,14 @@ def test_trim_has_retention_look_at_once(http: httpx.Client, house: BrokerProces
         config.add_incremental_config(ConfigEntry(name, "1", incremental_operation=AlterConfigOpType.SET))
     admin = AdminClient({"bootstrap.servers": house.address})
     admin.incremental_alter_configs([config])[config].result(10)
-    for _ in range(2):  # the first ends a ledger that is old, the second lets go of it
-        time.sleep(0.01)
+
+    def is_gone() -> bool:
         assert http.post(f"{path_of(topic)}/trim").status_code == 204
-    assert ends(house, topic) == (2, 2)
+        return ends(house, topic) == (2, 2)
+
+    until(
+        is_gone
+    )  # the first ends a ledger that is old, one behind it lets go of that: it is sealed in between
 
 
 def ends(house: BrokerProcess, topic: str) -> tuple[int, int]:
