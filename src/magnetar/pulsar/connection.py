@@ -70,6 +70,8 @@ class Receipt(NamedTuple):
 
     done: asyncio.Future[None] | None
     frame: Callable[[BaseException | None], bytes]
+    held_bytes: int = 0
+    """What is kept in memory until it is told."""
 
 
 class PulsarConnection:
@@ -123,6 +125,8 @@ class PulsarConnection:
         self._went_on = went_on
         self._tasks: set[asyncio.Task[None]] = set()
         self._receipts: deque[Receipt] = deque()
+        self.unsettled_bytes = 0
+        """Of messages that wait to be stored."""
         self._placeless: asyncio.Future[None] | None = None
         self._outbox: list[Buffer] = []
 
@@ -240,6 +244,7 @@ class PulsarConnection:
         """Tell a producer, in its turn, what became of an append."""
         last = self._receipts[-1].done if self._receipts else None
         self._receipts.append(receipt)
+        self.unsettled_bytes += receipt.held_bytes
         done = receipt.done
         if done is None or done.done():
             self._settle()
@@ -252,8 +257,9 @@ class PulsarConnection:
             done = receipts[0].done
             if done is not None and not done.done():
                 break
-            _, frame = receipts.popleft()
-            self.send(frame(None if done is None else done.exception()))
+            told = receipts.popleft()
+            self.unsettled_bytes -= told.held_bytes
+            self.send(told.frame(None if done is None else done.exception()))
         self._went_on()
 
     def wait_for_place(self, done: asyncio.Future[None] | None) -> None:

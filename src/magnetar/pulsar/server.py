@@ -25,6 +25,8 @@ from magnetar.wire.pulsar.frames import FRAME_PADDING_BYTES, BadFrame, PulsarFra
 _WRITE_HIGH_BYTES = 1 << 20
 _MAX_UNDER_WAY = 16
 """Commands of one connection that go on at the same time; more wait until one of them is done."""
+MAX_UNSETTLED_BYTES = 16 << 20
+"""Of one client's messages on their way to where they are stored: bookies that stand still fill no memory."""
 _STRANGERS_FRAME_BYTES = MIN_BYTES
 """The largest CONNECT: nothing else comes before it, and it holds a token at most. So much is never waited with."""
 _LAST_WORDS_S = 5.0
@@ -154,7 +156,11 @@ class PulsarSocket(asyncio.BufferedProtocol):
         if connection.is_connected and self._frames.most_bytes != self._most_bytes:
             self._frames.most_bytes = self._most_bytes
             self.account.login()
-        if connection.unsettled >= self._max_unsettled or connection.waits_for_place:
+        if (
+            connection.unsettled >= self._max_unsettled
+            or connection.unsettled_bytes >= MAX_UNSETTLED_BYTES
+            or connection.waits_for_place
+        ):
             return PulsarServingState.UNSETTLED
         if connection.under_way >= _MAX_UNDER_WAY:
             return PulsarServingState.BUSY

@@ -307,7 +307,8 @@ def _store(
         )
 
     # What is sent again is acknowledged like what was sent first, and not before it.
-    connection.receipt(Receipt(topic.last_done if pending is None else pending.done, frame))
+    done = topic.last_done if pending is None else pending.done
+    connection.receipt(Receipt(done, frame, 0 if pending is None else len(sent.framed)))
 
 
 def _highest(command: CommandSend) -> int:
