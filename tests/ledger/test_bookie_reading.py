@@ -59,6 +59,7 @@ class Bookies:
     def __init__(self) -> None:
         self.asked: list[tuple[int, int]] = []
         self.damaged = range(0)
+        self.broken: Exception | None = None
         self.wait: asyncio.Event | None = None
 
     async def ask(self, first: int, last: int) -> list[bytes]:
@@ -66,6 +67,8 @@ class Bookies:
         if self.wait is not None:
             await self.wait.wait()
         await asyncio.sleep(0)
+        if self.broken is not None:
+            raise self.broken
         if any(number in self.damaged for number in range(first, last + 1)):
             raise LedgerCorrupt(f"entries {first} to {last}")
         return ROWS[first : last + 1]
@@ -214,3 +217,34 @@ async def test_no_more_than_two_reads_are_ahead_of_who_reads_little(monkeypatch:
         offset = await read_on(reader, offset, max_bytes=SOME // 5, times=1)
         await asyncio.sleep(0.001)
     assert offset // EACH + 10 <= bookies.asked[-1][1] < offset // EACH + 22
+
+
+async def test_who_reads_on_has_it_read_ahead_though_many_look_here_and_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(read_ahead, "AHEAD_BYTES", SOME)
+    bookies = Bookies()
+    reader, offset = bookies.reader(Tail(MUCH)), 0
+    offset = await read_on(reader, offset, times=2)
+    for number in range(12):
+        await read_on(reader, (390 - 3 * number) * EACH, max_bytes=1, times=1)
+        offset = await read_on(reader, offset, times=1)
+    await asyncio.sleep(0.01)
+    bookies.asked.clear()
+    assert await read_on(reader, offset, times=1) > offset
+    assert all(first > offset // EACH for first, _ in bookies.asked), "what it came for was there"
+
+
+async def test_whatever_ends_reading_ahead_does_not_end_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_ahead, "AHEAD_BYTES", SOME)
+    bookies, tail = Bookies(), Tail(MUCH)
+    reader = bookies.reader(tail)
+    offset = await read_on(reader, times=1)
+    bookies.broken = RuntimeError("Java has no memory")
+    with pytest.raises(RuntimeError):
+        await read_on(reader, offset, times=3)
+    await asyncio.sleep(0.01)
+    bookies.broken = None
+    await read_on(reader, offset)
+    await asyncio.sleep(0.01)
+    assert tail.ahead.size <= 3 * SOME

@@ -12,7 +12,6 @@ from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from itertools import islice
 
-from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.values import StoredEntry
 
 AHEAD_BYTES = 1 << 20
@@ -89,7 +88,7 @@ class _Place:
         found: list[StoredEntry] = []
         try:
             found = await reading
-        except LedgerError:
+        except Exception:  # whatever it is: who asks for it learns it
             self.has_failed = True
         self._budget.count(-about)
         if life != self._lives:  # it was left meanwhile
@@ -101,9 +100,8 @@ class _Place:
 
     def from_here(self, entry_id: int) -> list[StoredEntry]:
         """Return what was read ahead, from an entry on."""
-        if not self._entries or not self._entries[0].entry_id <= entry_id <= self._entries[-1].entry_id:
-            return []
-        return list(islice(self._entries, entry_id - self._entries[0].entry_id, None))
+        before = entry_id - self._entries[0].entry_id if self._entries else -1
+        return list(islice(self._entries, before, None)) if before >= 0 else []
 
     def leave(self) -> None:
         """Nobody reads here any more."""
@@ -147,6 +145,8 @@ class AheadOfReaders:
                 self._places.popleft().leave()
             self._places.append(_Place(self._budget, first, behind))
             return
+        self._places.remove(place)  # the one longest ago goes first
+        self._places.append(place)
         place.moved(first, behind)
         count = max(1, min(_MOST_ENTRIES, AHEAD_BYTES // entry_bytes, entries - place.end))
         if (

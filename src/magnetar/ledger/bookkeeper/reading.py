@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 
 from magnetar.ledger.bookkeeper.read_ahead import AheadOfReaders
 from magnetar.ledger.bookkeeper.tail import Tail
@@ -153,7 +153,7 @@ class BookieReader:
 
     async def some(self, entry_id: int, max_bytes: int) -> list[StoredEntry]:
         """Return entries from one on, about so many bytes, and one at least."""
-        found = self._newest(entry_id, max_bytes)
+        found = _about(self._newest(entry_id), max_bytes)
         if not found and self._ahead is not None:
             found = _about(await self._ahead.find(entry_id), max_bytes)
         return found or await self._from_afar(entry_id, max_bytes)
@@ -163,15 +163,10 @@ class BookieReader:
         """How many bytes an entry has."""
         return max(1, self.size // max(1, self.entries))
 
-    def _newest(self, entry_id: int, max_bytes: int) -> list[StoredEntry]:
-        found: list[StoredEntry] = []
-        while (kept := self._tail.get(self.ledger_id, entry_id)) is not None:
-            found.append(kept)
-            max_bytes -= len(kept.data)
+    def _newest(self, entry_id: int) -> Iterator[StoredEntry]:
+        while entry_id < self.entries and (kept := self._tail.get(self.ledger_id, entry_id)) is not None:
+            yield kept
             entry_id += 1
-            if max_bytes <= 0 or entry_id >= self.entries:
-                break
-        return found
 
     async def _from_afar(self, entry_id: int, max_bytes: int) -> list[StoredEntry]:
         count = max(1, min(_MAX_ENTRIES, max_bytes // self._usual, self.entries - entry_id))
@@ -235,7 +230,7 @@ class BookieReader:
         return await self.at(min(entry_id + _NEAR, end) - 1)
 
 
-def _about(entries: Sequence[StoredEntry], max_bytes: int) -> list[StoredEntry]:
+def _about(entries: Iterable[StoredEntry], max_bytes: int) -> list[StoredEntry]:
     """Return the first of the entries: about so many bytes, and one if there is one."""
     found: list[StoredEntry] = []
     for entry in entries:
