@@ -35,12 +35,27 @@ from magnetar.wire.kafka.messages.produce_request import (
 from magnetar.wire.kafka.messages.produce_response import ProduceResponse
 
 # One version of each that both sides speak and that still names topics.
-_CREATE, _METADATA, _PRODUCE, _FETCH, _LIST, _COORDINATOR = 7, 12, 9, 12, 7, 4
+_CREATE, _METADATA, PRODUCE, _FETCH, _LIST, _COORDINATOR = 7, 12, 9, 12, 7, 4
 _NOT_YET = {3, 5, 6}  # UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER
 
 
 class Refused(Exception):
     """The broker answered with an error code."""
+
+
+def framed(request: Any, version: int, correlation_id: int) -> bytes:
+    """Return a request as it is sent."""
+    head = encode_request_header(RequestHeader(request.API_KEY, version, correlation_id, "thin"))
+    body = request.encode(version)
+    return struct.pack(">i", len(head) + len(body)) + head + body
+
+
+def batch_request(topic: str, partitions: list[int], batch: bytes) -> ProduceRequest:
+    """Return what appends a batch as it is to each of the partitions, for `PRODUCE`'s version."""
+    data = [PartitionProduceData(index=index, records=batch) for index in partitions]
+    return ProduceRequest(
+        acks=-1, timeout_ms=60_000, topic_data=[TopicProduceData(name=topic, partition_data=data)]
+    )
 
 
 class ThinClient:
@@ -69,9 +84,7 @@ class ThinClient:
     def call(self, request: Any, answer: Any, version: int) -> Any:
         """Send one request and give its answer."""
         self._turn += 1
-        head = encode_request_header(RequestHeader(request.API_KEY, version, self._turn, "thin"))
-        body = request.encode(version)
-        self._socket.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
+        self._socket.sendall(framed(request, version, self._turn))
         (size,) = struct.unpack(">i", self._receive(4))
         frame = memoryview(self._receive(size))
         turn, body = decode_response_header(frame, request.API_KEY, version)
@@ -140,13 +153,10 @@ class ThinClient:
     def produce(self, topic: str, partitions: list[int], value: bytes) -> list[int]:
         """Append one record to each of the partitions; give their offsets."""
         batch = encode_batch([PlainRecord(None, value, timestamp=time.time_ns() // 1_000_000)])
-        data = [PartitionProduceData(index=index, records=batch) for index in partitions]
-        request = ProduceRequest(
-            acks=-1, timeout_ms=60_000, topic_data=[TopicProduceData(name=topic, partition_data=data)]
-        )
+        request = batch_request(topic, partitions, batch)
         end = time.perf_counter() + 60
         while True:
-            rows = self.call(request, ProduceResponse, _PRODUCE).responses[0].partition_responses
+            rows = self.call(request, ProduceResponse, PRODUCE).responses[0].partition_responses
             errors = {row.error_code for row in rows} - {0}
             if not errors:
                 return [row.base_offset for row in rows]
@@ -157,11 +167,8 @@ class ThinClient:
 
     def send_batch(self, topic: str, partition: int, batch: bytes) -> None:
         """Append a batch as it is."""
-        data = [PartitionProduceData(index=partition, records=batch)]
-        request = ProduceRequest(
-            acks=-1, timeout_ms=60_000, topic_data=[TopicProduceData(name=topic, partition_data=data)]
-        )
-        (row,) = self.call(request, ProduceResponse, _PRODUCE).responses[0].partition_responses
+        request = batch_request(topic, [partition], batch)
+        (row,) = self.call(request, ProduceResponse, PRODUCE).responses[0].partition_responses
         if row.error_code:
             raise Refused(f"{topic}-{partition}: error {row.error_code}")
 

@@ -46,42 +46,21 @@ class Workers(MagnetarOs):
         return family(self.pid)
 
 
-def measure_busy(pair: Sequence[Workers], samples: Samples, records: int, turns: int, clients: int) -> None:
-    """Produce as fast as the workers take it."""
-    for size, batch in ((100, 500), (1000, 60)):
-        topic, each = f"ready-{size}", 8 * records // clients * 100 // size
-        for server in pair:
-            with ThinClient.to(server.address) as client:
-                client.create_topics([topic], 4)
-            _together(clients, ready_batches.produce, server, topic, size, batch, each // 4)
-        for number in range(turns):
-            for server in in_turn(pair, number):
-                os.sync()
-                before = server.cpu_seconds()
-                produced = _together(clients, ready_batches.produce, server, topic, size, batch, each)
-                used = server.cpu_seconds() - before
-                samples.add(f"{_BUSY}produce {size} B, us/record", server.name, used * 1e6 / (each * clients))
-                samples.add(
-                    f"{_BUSY}produce {size} B, records/s", server.name, sum(rate for rate, _ in produced)
-                )
-
-
 def measure(pair: Sequence[Workers], samples: Samples, records: int, turns: int, clients: int) -> None:
-    """Produce 100 B and 1 KB by several clients at once, and read the larger ones by as many."""
+    """Produce as fast as workers take it, then by stock clients, several at once; read what those sent of 1000 B."""
+    for size, batch in ((100, 500), (1000, 60)):
+        each = 8 * records // clients * 100 // size
+
+        def ready(server: Workers, topic: str, count: int, size: int = size, batch: int = batch) -> float:
+            return ready_batches.produce(server, topic, size, batch, count)
+
+        _in_turn(pair, samples, f"{_BUSY}produce {size} B", ready, each, turns, clients)
     for size, each in ((100, records // clients), (1000, records // 2 // clients)):
-        topic = f"t-{size}"
-        for server in pair:
-            with ThinClient.to(server.address) as client:
-                client.create_topics([topic], 4)
-            _together(clients, shapes.produce, server, topic, "all alike", size, each // 4)
-        for number in range(turns):
-            for server in in_turn(pair, number):
-                os.sync()  # lest one pays for what the other wrote
-                before = server.cpu_seconds()
-                produced = _together(clients, shapes.produce, server, topic, "all alike", size, each)
-                used = server.cpu_seconds() - before
-                samples.add(f"produce {size} B, us/record", server.name, used * 1e6 / (each * clients))
-                samples.add(f"produce {size} B, records/s", server.name, sum(rate for rate, _ in produced))
+
+        def stock(server: Workers, topic: str, count: int, size: int = size) -> float:
+            return shapes.produce(server, topic, "all alike", size, count)[0]
+
+        topic = _in_turn(pair, samples, f"produce {size} B", stock, each, turns, clients)
     there = (each // 4 + each * turns) * clients
     for number in range(1 + turns):
         for server in in_turn(pair, number):
@@ -92,6 +71,32 @@ def measure(pair: Sequence[Workers], samples: Samples, records: int, turns: int,
                 samples.add("consume 1000 B, us/record", server.name, used * 1e6 / (there * clients))
     for server in pair:
         samples.add("memory after it, MB", server.name, server.rss_mb())
+
+
+def _in_turn(
+    pair: Sequence[Workers],
+    samples: Samples,
+    name: str,
+    produce: Callable[[Workers, str, int], float],
+    each: int,
+    turns: int,
+    clients: int,
+) -> str:
+    """Have each of the clients send so many records, turn by turn; return the topic."""
+    topic = name.replace(": ", "-").replace(" ", "-")
+    for server in pair:
+        with ThinClient.to(server.address) as client:
+            client.create_topics([topic], 4)
+        _together(clients, produce, server, topic, each // 4)
+    for number in range(turns):
+        for server in in_turn(pair, number):
+            os.sync()  # lest one pays for what the other wrote
+            before = server.cpu_seconds()
+            rates = _together(clients, produce, server, topic, each)
+            used = server.cpu_seconds() - before
+            samples.add(f"{name}, us/record", server.name, used * 1e6 / (each * clients))
+            samples.add(f"{name}, records/s", server.name, sum(rates))
+    return topic
 
 
 def _together(clients: int, work: Callable[[Unpack[_Given]], _Found], *given: *_Given) -> list[_Found]:
@@ -116,7 +121,6 @@ def main() -> int:
         Workers(Path(scratch) / "several", given.workers) as several,
     ):
         time.sleep(6)  # until all workers have their part
-        measure_busy((one, several), samples, given.records, given.turns, given.clients)
         measure((one, several), samples, given.records, given.turns, given.clients)
     ratios = told(samples, "one", "several")
     costs = [ratio for name, ratio in ratios.items() if name.startswith(_BUSY) and name.endswith("us/record")]
