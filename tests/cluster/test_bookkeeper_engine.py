@@ -8,11 +8,12 @@ import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from magnetar.ledger.errors import LedgerError, LedgerFenced, LedgerNotFound, StorageFailed, StorageFull
-from magnetar.ledger.port import Snapshot
+from magnetar.ledger.port import NOWHERE, Snapshot
 from magnetar.metadata import MetadataStore, MetadataUnavailable, MetadataUncertain, Op, Stored
 from tests.cluster.servers import Cluster, class_path
 from tests.contracts.managed_ledger import House, ManagedLedgerContract
@@ -21,9 +22,12 @@ from tests.ledger.entries import NOW_MS, append, append_durably, batch, payload,
 class_path()  # skips the module where BookKeeper cannot be run
 pytestmark = [pytest.mark.slow]
 
+import jpype  # noqa: E402
+
 from magnetar.ledger.bookkeeper import jars  # noqa: E402
 from magnetar.ledger.bookkeeper.bookies import Bookies, Quorums  # noqa: E402
 from magnetar.ledger.bookkeeper.engine import BookKeeperEngine  # noqa: E402
+from magnetar.ledger.bookkeeper.on_their_way import OnTheirWay  # noqa: E402
 from magnetar.metadata.zookeeper import ZooKeeperStore  # noqa: E402
 
 _roots = (f"/tests/{number}" for number in count())
@@ -252,3 +256,54 @@ def test_servers_that_a_failed_test_left_killed_are_there_for_the_next(cluster: 
     cluster.bookies[1].end()
     cluster.mend()
     assert [each for each in cluster.bookies if each.has_ended] == []
+
+
+async def test_what_is_on_its_way_to_bookies_that_stand_still_is_bounded(house: BookKeeperHouse) -> None:
+    way = house.engine.bookies.on_their_way = OnTheirWay(100_000)
+    logs = [await house.open(f"t-{number}") for number in range(3)]
+    for log in logs:
+        await append_durably(log, b"the ledger is there")
+    for each in house.cluster.bookies:
+        each.send(signal.SIGSTOP)
+    try:
+        placed = [[append(log, b"%d" % number + b"x" * 10_000) for number in range(50)] for log in logs]
+        await asyncio.sleep(0.1)
+        assert 100_000 <= way.size < 111_000
+        waiting = sum(each.position == NOWHERE for some in placed for each in some)
+        assert 135 <= waiting <= 141, "a client of Pulsar's is not read while one of these is its own"
+    finally:
+        for each in house.cluster.bookies:
+            each.send(signal.SIGCONT)
+    for log, some in zip(logs, placed, strict=True):
+        for each in some:
+            await each.settled()
+        read = [payload(entry) for entry in await read_all(log)]
+        assert read == [batch(b"the ledger is there"), *(batch(b"%d" % n + b"x" * 10_000) for n in range(50))]
+    assert way.size == 0
+
+
+async def test_an_entry_for_which_java_has_no_memory_is_refused_and_what_follows_it(
+    house: BookKeeperHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await house.open()
+    await append_durably(log, b"kept")
+    bookies = house.engine.bookies
+    allocator = bookies._allocator
+
+    class Full:
+        def directBuffer(self, size: int) -> Any:
+            if size > 1000:
+                raise jpype.JClass("java.lang.OutOfMemoryError")("there is no direct memory left")
+            return allocator.directBuffer(size)
+
+    monkeypatch.setattr(bookies, "_allocator", Full())
+    placed = [append(log, b"%d" % number + b"x" * (2000 if number == 2 else 0)) for number in range(5)]
+    told = await asyncio.gather(*(each.settled() for each in placed), return_exceptions=True)
+    kept = sum(not isinstance(each, Exception) for each in told)
+    assert kept <= 2
+    assert all(isinstance(each, StorageFull) for each in told[kept:])
+    assert "no direct memory" in str(told[2])
+    await append_durably(log, b"afterwards")
+    read = [payload(entry) for entry in await read_all(log)]
+    assert read == [batch(b"kept"), *(batch(b"%d" % number) for number in range(kept)), batch(b"afterwards")]
+    assert bookies.on_their_way.size == 0

@@ -177,7 +177,7 @@ class ClusterSettings(HandlerSettings):
     bookkeeper_direct_bytes: int = setting(
         256 * _MIB,
         Kind.INT,
-        "Memory of that JVM outside its heap, for entries on their way.",
+        "Memory of that JVM outside its heap. Half of it is for entries on their way to bookies; more wait their turn.",
         unit="bytes",
         rule=at_least(64 * _MIB),
     )

@@ -81,7 +81,13 @@ class Appends:
         pending = Pending(log.log_end_offset, done)
         placed = PlacedEntry(pending, done, data, last_offset, timestamp_ms, earliest_ms)
         log.log_end_offset = last_offset + 1
-        if not self._unsent and self._writing is None and self._takes_more() and not self._making.locked():
+        if (
+            not self._unsent
+            and self._writing is None
+            and self._takes_more()
+            and not self._making.locked()
+            and self._engine.bookies.on_their_way.is_free
+        ):
             self._send(placed)
         else:
             self._unsent.append(placed)
@@ -92,12 +98,17 @@ class Appends:
     # -- sending
 
     async def _write(self) -> None:
+        on_their_way, has_waited = self._engine.bookies.on_their_way, False
         try:
             while self._unsent:
                 if self._making.locked() or not self._takes_more():
                     await self._make_ledger_for_what_waits()
+                elif on_their_way.is_full or not (has_waited or on_their_way.is_free):
+                    await on_their_way.turn()
+                    has_waited = True
                 else:
                     self._send(self._unsent.popleft())
+                    has_waited = False
         finally:
             self._writing = None
 
@@ -142,7 +153,11 @@ class Appends:
         last.max_timestamp = max(last.max_timestamp, placed.latest_ms)
         placed.sent = time.monotonic()
         self._sent.append(placed)
-        entry_id = writer.send((placed.data,), lambda error: self._answered(placed, error))
+        try:
+            entry_id = writer.send((placed.data,), lambda error: self._answered(placed, error))
+        except LedgerError as error:  # who appends has its offsets first
+            asyncio.get_running_loop().call_soon(self._not_sent, placed, error)
+            return
         placed.pending.position = Position(writer.ledger_id, entry_id)
 
     def _answered(self, placed: PlacedEntry, error: LedgerError | None) -> None:
@@ -174,6 +189,10 @@ class Appends:
         log.tell_moved()
 
     # -- what does not work
+
+    def _not_sent(self, placed: PlacedEntry, error: LedgerError) -> None:
+        if placed in self._sent:  # else it was taken back with one before it
+            self._failed(error)
 
     def _failed(self, error: LedgerError) -> None:
         """Take back the first one that was sent, and all behind it. What is in its ledger then is not known."""

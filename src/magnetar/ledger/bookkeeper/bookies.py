@@ -19,6 +19,7 @@ import jpype
 from magnetar.ledger.bookkeeper.bookie_login import BookieLogin
 from magnetar.ledger.bookkeeper.bookie_tls import BookieTls
 from magnetar.ledger.bookkeeper.jvm import JavaAnswers, start_jvm
+from magnetar.ledger.bookkeeper.on_their_way import OnTheirWay
 from magnetar.ledger.errors import (
     LedgerCorrupt,
     LedgerError,
@@ -152,6 +153,8 @@ class Bookies:
         self._password = password
         self._add_timeout_s = add_timeout_s
         self._sizes = heap_bytes, direct_bytes
+        # Netty rounds up what it takes for an entry, by a third at most, and what is read lies there as well.
+        self.on_their_way = OnTheirWay(direct_bytes // 2)
         self._max_entry_bytes = max_entry_bytes
         self._tls = tls
         self._login = login
@@ -308,11 +311,17 @@ class BookieWriter:
         self._sent = 0
 
     def send(self, parts: Sequence[Buffer], answered: Answered) -> int:
-        """Send an entry; return its id. ``answered`` is called when it is known what became of it, in their order."""
+        """Send an entry; return its id. ``answered`` is called when it is known what became of it, in their order.
+
+        Raises ``StorageFull`` if Java has no memory for it.
+        """
+        size, on_their_way = sum(map(len, parts)), self._bookies.on_their_way
+        try:
+            buffer = self._bookies._allocator.directBuffer(size)
+        except jpype.JException as error:
+            raise StorageFull(f"an entry of {size} bytes was not sent to bookies: {_whole(error)}") from None
         entry_id = self._sent
         self._sent += 1
-        size = sum(map(len, parts))
-        buffer = self._bookies._allocator.directBuffer(size)
         view, at = memoryview(buffer.nioBuffer(0, size)).cast("B"), 0
         for part in parts:
             view[at : at + len(part)] = part
@@ -321,12 +330,14 @@ class BookieWriter:
         buffer.writerIndex(size)
 
         def told(code: int, _: Any) -> None:
+            on_their_way.answered(size)
             answered(
                 self._bookies.failed(code, f"entry {self.ledger_id}:{entry_id} was not kept")
                 if code
                 else None
             )
 
+        on_their_way.sent(size)
         answers = self._bookies._answers
         self._handle.asyncAddEntry(buffer, answers.callback, answers.number(told))
         return entry_id
