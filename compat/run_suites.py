@@ -140,11 +140,14 @@ def main() -> int:
         parser.error(f"--source is needed: see {HERE.name}/suites/{options.suite}/FINDINGS.md")
     must_pass = options.test or allowed(suite)
     outcomes: dict[str, str] = {}
+    keeps = (options.all or options.test) and not options.bootstrap
 
     def run_tests(bootstrap: str, tests: list[str]) -> None:
         for test, outcome, why in suite.run(source.resolve(), bootstrap, tests):
             outcomes[test] = outcome
             print(f"{outcome:8} {test} {why}", flush=True)
+            if keeps:  # as they come: a suite of an hour may be cut short
+                keep_outcomes(options.suite, kind(options), outcomes, whole=False)
 
     if not options.bootstrap and kind(options) not in kinds(suite):
         parser.error(f"{options.suite} cannot be run on {PEERS.get(kind(options), kind(options))}")
@@ -153,7 +156,7 @@ def main() -> int:
         if again := [test for test in allowed(suite, SECOND_TRY) if outcomes.get(test, "passed") != "passed"]:
             print(f"once more, as their clients lose races of their own: {again}")
             run_tests(bootstrap, again)
-    if (options.all or options.test) and not options.bootstrap:
+    if keeps:
         keep_outcomes(options.suite, kind(options), outcomes, whole=options.all)
     broken = [test for test in must_pass if outcomes.get(test) != "passed"]
     passed = sum(outcome == "passed" for outcome in outcomes.values())

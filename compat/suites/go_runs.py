@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Timer
 
 _ENDS = {"pass": "passed", "fail": "failed", "skip": "skipped"}
 
@@ -50,30 +53,52 @@ class GoPackage:
 
     def _program(self, tests: Sequence[str]) -> Iterator[tuple[str, str, str]]:
         chosen = f"^({'|'.join(map(re.escape, tests))})$"
-        done = self._go("-json", f"-timeout={self.seconds}s", "-run", chosen)
-        if '"Test"' not in done.stdout:
-            raise RuntimeError(f"the tests could not be built: {(done.stdout + done.stderr)[-2000:]}")
         said: dict[str, str] = {}
         under_way: dict[str, None] = {}
-        for line in done.stdout.splitlines():
-            event = json.loads(line)
-            test, action = event.get("Test", ""), event["Action"]
+        asked, other = False, []
+        for line in self._lines("-json", f"-timeout={self.seconds}s", "-run", chosen):
+            event = json.loads(line) if line.startswith("{") else {}
+            test, action = event.get("Test", ""), event.get("Action", "")
+            if not test:
+                other.append(event.get("Output", line))
+                continue
+            asked = True
             if action == "output" and (found := re.search(self.says, event["Output"])):
                 said[test.split("/")[0]] = found[1]
-            if not test or "/" in test:
+            if "/" in test:
                 continue
             if action == "run":
                 under_way[test] = None
             if action in _ENDS:
                 under_way.pop(test, None)
                 yield test, _ENDS[action], said.get(test, "") if action == "fail" else ""
+        if not asked:
+            raise RuntimeError(f"the tests could not be built: {''.join(other)[-2000:]}")
         for test in under_way:  # a panic that Go cannot ascribe to it
             yield test, "failed", said.get(test, "it ended the whole program")
 
+    def _lines(self, *arguments: str) -> Iterator[str]:
+        """What the command says, as it says it: a run that is cut short has told of all that ended before."""
+        with subprocess.Popen(
+            self._command(*arguments),
+            cwd=self.directory,
+            env={**os.environ, **self.environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        ) as program:
+            late = Timer(self.seconds + 600, _end, [program])
+            late.start()
+            try:
+                yield from program.stdout or ()
+            finally:
+                late.cancel()
+                _end(program)
+
     def _go(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = ["go", "test", "-vet=off", *self.options, *arguments, self.path]
         return subprocess.run(
-            command,
+            self._command(*arguments),
             cwd=self.directory,
             env={**os.environ, **self.environment},
             capture_output=True,
@@ -81,3 +106,12 @@ class GoPackage:
             timeout=self.seconds + 600,
             check=False,
         )
+
+    def _command(self, *arguments: str) -> list[str]:
+        return ["go", "test", "-vet=off", *self.options, *arguments, self.path]
+
+
+def _end(program: subprocess.Popen[str]) -> None:
+    """End ``program`` and the tests' own, which is its child."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(program.pid, signal.SIGKILL)
