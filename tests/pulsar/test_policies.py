@@ -548,5 +548,14 @@ def test_raw_bytes_have_an_empty_schema_version(pulsar_broker: BrokerProcess, ro
         answer = client.ask(ask).getOrCreateSchemaResponse
         assert answer.HasField("schema_version")
         assert answer.schema_version == b""
+        # Go's client then asks for the schema of that version, and takes a refusal for an error of its own.
+        asked = BaseCommand(type=BaseCommand.GET_SCHEMA)
+        asked.getSchema.topic, asked.getSchema.request_id = room.topic, 9
+        asked.getSchema.schema_version = b""
+        found = client.ask(asked).getSchemaResponse
+        assert (found.schema.type, found.schema.schema_data) == (Schema.Type.Value("None"), b"")
+        assert (found.schema_version, found.HasField("error_code")) == (b"", False)
+        asked.getSchema.ClearField("schema_version")  # the latest, and there is none
+        assert client.ask(asked).getSchemaResponse.error_code == ServerError.TopicNotFound
         schema.name, schema.type = "text", Schema.String
         assert client.ask(ask).getOrCreateSchemaResponse.schema_version == bytes(8)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
@@ -12,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.broker import slices
-from magnetar.pulsar.rest import app, non_persistent, stats, topics
+from magnetar.broker.ownership import SoleOwner
+from magnetar.pulsar.rest import app, everywhere, non_persistent, stats
 from tests.turns import of_others
 
 PARTITIONS = 50
@@ -49,15 +51,15 @@ async def test_many_rows_are_written_in_turns(rows: Any, within: Any) -> None:
 async def test_stats_of_many_partitions_are_found_in_turns(
     kind: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def every(ask: Any) -> list[Any]:
-        return [SimpleNamespace(name=f"t-partition-{number}") for number in range(PARTITIONS)]
+    async def get(name: Any, *, create: bool) -> str:
+        return str(name)
 
     row = {"msgInCounter": 2, "publishers": ["p"], "subscriptions": {"s": {"msgBacklog": 3}}}
-    monkeypatch.setattr(kind, "every", every)
-    monkeypatch.setattr(kind, "found", lambda ask: SimpleNamespace(partitions=PARTITIONS, partitioned=True))
+    topic = SimpleNamespace(name="persistent://a/b/t", partitions=PARTITIONS, partitioned=True)
+    monkeypatch.setattr(kind, "found", lambda ask: topic)
     monkeypatch.setattr(kind, "topic_stats", lambda topic: row)
     monkeypatch.setattr(kind, "as_asked", lambda ask, found: found)
-    ask = cast(Any, SimpleNamespace(flag=lambda name, default=False: default))
+    ask = cast(Any, asked_of_one_broker(get))
     with of_others() as turns:
         found = await kind.partitioned_stats(ask)
     # Those of the rows, of their names, of their subscriptions, and of what these have.
@@ -67,7 +69,18 @@ async def test_stats_of_many_partitions_are_found_in_turns(
     assert len(found["partitions"]) == PARTITIONS
 
 
-async def test_many_partitions_are_opened_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def asked_of_one_broker(get: Callable[..., Awaitable[str]]) -> SimpleNamespace:
+    """A request about a topic, all of whose partitions the broker has, and opens by ``get``."""
+    topics = SimpleNamespace(get=get, any=get, non_persistent=SimpleNamespace(get=get))
+    services = SimpleNamespace(topics=topics, broker=SimpleNamespace(ownership=SoleOwner(0)))
+    return SimpleNamespace(
+        topic=SimpleNamespace(partition=None),
+        services=services,
+        flag=lambda name, default=False: default,
+    )
+
+
+async def test_many_partitions_are_opened_some_at_a_time() -> None:
     opening = most = 0
 
     async def get(name: Any, *, create: bool) -> str:
@@ -78,10 +91,11 @@ async def test_many_partitions_are_opened_some_at_a_time(monkeypatch: pytest.Mon
         opening -= 1
         return str(name)
 
-    topic = SimpleNamespace(partition=None)
-    monkeypatch.setattr(topics, "found", lambda ask: topic)
+    async def name_of(ask: Any, name: Any) -> str:
+        return str(name)
+
     names = [f"persistent://public/default/t-partition-{number}" for number in range(PARTITIONS)]
-    monkeypatch.setattr(topics, "names_of", lambda found: names)
-    ask = cast(Any, SimpleNamespace(topic=topic, services=SimpleNamespace(topics=SimpleNamespace(get=get))))
-    assert await topics.every(ask) == cast(Any, names)
-    assert 1 < most <= topics._OPENED_AT_ONCE
+    topic = SimpleNamespace(name="persistent://public/default/t", partitions=PARTITIONS, partitioned=True)
+    found = await everywhere.everywhere(cast(Any, asked_of_one_broker(get)), name_of, cast(Any, topic))
+    assert found == {name: name for name in names}
+    assert 1 < most <= everywhere._AT_ONCE

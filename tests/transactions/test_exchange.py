@@ -23,7 +23,7 @@ class Asked:
         self.done: list[Any] = []
         self.broker = SimpleNamespace(
             background=Background(),
-            transactions=SimpleNamespace(answers={}),
+            between=SimpleNamespace(answers={}),
             ownership=SimpleNamespace(brokers=lambda: [None] * brokers),
         )
         TransactionExchange(self.broker).answer(Matter.BEGIN, _begun, self.begin)  # type: ignore[arg-type]
@@ -32,7 +32,7 @@ class Asked:
         self.done.append(asked)
 
     async def ask(self, asked: bytes) -> Any:
-        return json.loads(await self.broker.transactions.answers[Matter.BEGIN](asked))
+        return json.loads(await self.broker.between.answers[Matter.BEGIN](asked))
 
 
 async def test_what_is_asked_is_done_each_by_itself() -> None:

@@ -17,6 +17,7 @@ from magnetar.broker import leader_epochs
 from magnetar.broker.auth.security import Security
 from magnetar.broker.background import Background
 from magnetar.broker.backlogs import Backlogs
+from magnetar.broker.between_brokers import BetweenBrokers
 from magnetar.broker.catalog import Catalog, CatalogEvents, topic_path
 from magnetar.broker.compaction import Compactions
 from magnetar.broker.connections import Connections
@@ -146,6 +147,7 @@ class Broker:
         """What clients of all protocols make the broker keep is counted there."""
         self.progress = Progress(settings.names.linked_subscriptions)
         self.linked_queues = LinkedQueues(self.progress.is_linked)
+        self.between = BetweenBrokers()
         self.transactions = PulsarTransactions()
         self.compactions = Compactions(lambda: self.settings, self.background)
         self.offloading = Offloading(self, self.background)

@@ -21,11 +21,6 @@ class PulsarTransactions:
     """None where Kafka's handler does not run, which has the coordinator."""
     participants_of: Callable[[], Participants] | None = None
     """None until Pulsar's handler runs, which has the subscriptions."""
-    ask_broker: Callable[[int, str, bytes], Awaitable[bytes]] | None = None
-    """Returns another broker's answer to what it is asked about something; raises ``BrokerError``. None where Kafka's
-    handler does not run, whose listeners brokers ask each other over."""
-    answers: dict[str, Callable[[bytes], Awaitable[bytes]]] = field(default_factory=dict)
-    """What is answered to other brokers, by what it is about."""
     _waiting: list[asyncio.Future[None]] = field(default_factory=list)
 
     def join(self, participants_of: Callable[[], Participants]) -> None:

@@ -82,6 +82,11 @@ class SchemaVersion:
         return schema
 
 
+def no_schema(topic: TopicName) -> wire.Schema:
+    """Return what stands for the schema of messages that have none: raw bytes."""
+    return wire.Schema(name=topic.local, schema_data=b"", type="None")
+
+
 def version_bytes(version: int) -> bytes:
     """Return a version as clients see it."""
     return version.to_bytes(8, "big", signed=True)

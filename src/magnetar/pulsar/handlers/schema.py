@@ -9,6 +9,7 @@ from magnetar.pulsar.admission import check_schema
 from magnetar.pulsar.errors import NotAuthorized
 from magnetar.pulsar.handlers.lookup import check_look_up
 from magnetar.pulsar.names import PulsarName
+from magnetar.pulsar.schemas import no_schema
 from magnetar.wire.pulsar.pulsar_pb2 import (
     BaseCommand,
     CommandGetOrCreateSchema,
@@ -28,12 +29,18 @@ async def get_schema(connection: PulsarConnection, command: CommandGetSchema, en
     if command.schema_version:
         version = int.from_bytes(command.schema_version, "big", signed=True)
     found = await connection.services.schemas.get(name.topic, version)
-    if found is None:
-        raise TopicNotFound("Topic not found or no-schema")
     answer = BaseCommand(type=BaseCommand.GET_SCHEMA_RESPONSE)
-    answer.getSchemaResponse.request_id = command.request_id
-    answer.getSchemaResponse.schema.CopyFrom(found.to_wire())
-    answer.getSchemaResponse.schema_version = found.wire_version
+    response = answer.getSchemaResponse
+    response.request_id = command.request_id
+    if found is not None:
+        response.schema.CopyFrom(found.to_wire())
+        response.schema_version = found.wire_version
+    elif command.HasField("schema_version") and not command.schema_version:
+        # Go's client asks for the schema of messages whose version is the one that stands for none.
+        response.schema.CopyFrom(no_schema(name.topic))
+        response.schema_version = b""
+    else:
+        raise TopicNotFound("Topic not found or no-schema")
     connection.answer(answer)
 
 

@@ -18,91 +18,34 @@ from starlette.routing import Match
 from starlette.routing import Route as StarletteRoute
 
 from magnetar.broker.auth.authentication import AuthenticationFailed, Principal
-from magnetar.broker.errors import (
-    BrokerError,
-    InvalidConfig,
-    InvalidPartitions,
-    InvalidPolicy,
-    InvalidTopic,
-    NamespaceNotFound,
-    TooManyTopics,
-    TopicExists,
-    TopicNotFound,
-)
-from magnetar.broker.ownership import CannotSplit, NotOwned
+from magnetar.broker.ownership import NotOwned
 from magnetar.broker.slices import sliced
-from magnetar.broker.transactions import (
-    CoordinatorNotFound,
-    CoordinatorNotReady,
-    InvalidTxnStatus,
-    TransactionNotFound,
-)
-from magnetar.broker.web import BodyTooLarge, body_of
+from magnetar.broker.web import body_of
 from magnetar.broker.web_common import principal_of
-from magnetar.ledger.errors import LedgerError, LedgerNotFound, OffsetOutOfRange, StorageFull
-from magnetar.pulsar.errors import (
-    ConsumerBusy,
-    IncompatibleSchema,
-    NotAllowed,
-    NotAuthorized,
-    ProducerBusy,
-    PulsarError,
-    SubscriptionNotFound,
-)
+from magnetar.pulsar.rest.everywhere import answer_others
+from magnetar.pulsar.rest.refusals import refusal_of
 from magnetar.pulsar.rest.request import (
     Address,
     AdminRequest,
     Reply,
     RequiredLevel,
-    RestError,
     RestRoute,
     address_of,
     check,
 )
 from magnetar.pulsar.rest.routes import ROUTES
 from magnetar.pulsar.services import PulsarServices
-from magnetar.records.errors import RecordsError
 
 _METHOD_ORDER = ("GET", "HEAD", "PUT", "POST", "DELETE")
 _VALUE = re.compile(r"\{(\w+)(?::\w+)?\}")
 _log = logging.getLogger("magnetar.pulsar.rest")
-
-_STATUS: dict[type[BaseException], int] = {
-    AuthenticationFailed: 401,
-    BodyTooLarge: 413,
-    NotAuthorized: 403,
-    NamespaceNotFound: 404,
-    TopicNotFound: 404,
-    SubscriptionNotFound: 404,
-    LedgerNotFound: 404,
-    TopicExists: 409,
-    TooManyTopics: 412,
-    CannotSplit: 412,
-    ConsumerBusy: 412,
-    ProducerBusy: 412,
-    NotAllowed: 412,
-    IncompatibleSchema: 409,
-    InvalidTopic: 412,
-    InvalidPartitions: 412,
-    InvalidConfig: 412,
-    InvalidPolicy: 412,
-    OffsetOutOfRange: 412,
-    StorageFull: 507,
-    PulsarError: 412,
-    LedgerError: 500,
-    RecordsError: 500,
-    TransactionNotFound: 404,
-    CoordinatorNotFound: 404,
-    CoordinatorNotReady: 503,
-    InvalidTxnStatus: 409,
-    BrokerError: 412,
-}
 
 
 def make_app(
     services: PulsarServices, address: Callable[[], Address], routes: tuple[RestRoute, ...] = ROUTES
 ) -> Starlette:
     """Return the ASGI application. ``address`` is asked with each request, for ports may be chosen late."""
+    answer_others(services, address)
     by_path: dict[str, dict[str, RestRoute]] = {}
     for route in routes:
         assert route.method not in by_path.setdefault(route.full_path, {}), (
@@ -255,14 +198,7 @@ _dumped = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def _refused(error: Exception, request: Request) -> Response:
-    if isinstance(error, RestError):
-        return _refusal(error.status, str(error))
-    status = next((_STATUS[each] for each in type(error).__mro__ if each in _STATUS), 500)
-    if status == 500:
-        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    # Pulsar's own words, by which tools know it; which namespace, the path says.
-    reason = "Namespace does not exist" if isinstance(error, NamespaceNotFound) else str(error)
-    return _refusal(status, reason)
+    return _refusal(*refusal_of(error, f"{request.method} {request.url.path}"))
 
 
 def _refusal(status: int, reason: str, headers: Mapping[str, str] | None = None) -> Response:

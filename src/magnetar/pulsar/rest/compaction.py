@@ -2,27 +2,47 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from magnetar.pulsar.names import PulsarName
+from magnetar.pulsar.rest.everywhere import everywhere, opened, part
 from magnetar.pulsar.rest.request import AdminRequest, RequiredLevel, RestError, RestRoute, scalar
-from magnetar.pulsar.rest.topics import every, found, without
+from magnetar.pulsar.rest.topics import found, without
 
 THRESHOLD = "compaction.threshold"
 
 
 async def begin(ask: AdminRequest) -> None:
     """Begin to compact a topic, all of its partitions."""
-    topics = await every(ask)
-    compactions = ask.services.broker.compactions
-    if any(compactions.is_running(topic.log) for topic in topics):
+    topic = found(ask)
+    reports = await everywhere(ask, report_on, topic)
+    if any(each["running"] for each in reports.values()):
         raise RestError(409, "Compaction already in progress")
-    for topic in topics:
-        compactions.begin(topic.topic, topic.log)
+    await everywhere(ask, begin_on, topic)
+
+
+@part
+async def begin_on(ask: AdminRequest, name: PulsarName) -> None:
+    topic = await opened(ask, name)
+    ask.services.broker.compactions.begin(topic.topic, topic.log)
+
+
+@part
+async def report_on(ask: AdminRequest, name: PulsarName) -> dict[str, Any]:
+    log = (await opened(ask, name)).log
+    running = ask.services.broker.compactions.is_running(log)
+    return {
+        "running": running,
+        "status": log.compaction.status.value,
+        "lastError": log.compaction.error,
+    }
 
 
 async def status(ask: AdminRequest) -> dict[str, str]:
     """Tell how the last compaction went since the broker opened the topic."""
-    reports = [topic.log.compaction for topic in await every(ask)]
-    worst = max(reports, key=lambda report: ("NOT_RUN", "SUCCESS", "ERROR", "RUNNING").index(report.status))
-    return {"status": worst.status.value, "lastError": worst.error}
+    reports = (await everywhere(ask, report_on, found(ask))).values()
+    worst = max(reports, key=lambda each: ("NOT_RUN", "SUCCESS", "ERROR", "RUNNING").index(each["status"]))
+    return {"status": worst["status"], "lastError": worst["lastError"]}
 
 
 async def threshold(ask: AdminRequest) -> int | None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 from magnetar.broker.bundle_splits import RANGE, TOPICS, bundle_cuts, hashes_of
 from magnetar.broker.grants import Grants
 from magnetar.broker.ownership import Bundle, NotOwned, boundary
-from magnetar.pulsar.names import PulsarName, names_of
+from magnetar.broker.slices import sliced
+from magnetar.pulsar.dispatch.subscription import Subscription
+from magnetar.pulsar.names import PulsarName
+from magnetar.pulsar.rest.everywhere import of_names, opened, part
 from magnetar.pulsar.rest.request import AdminRequest, RequiredLevel, RestError, RestRoute, address_of
 from magnetar.pulsar.rest.tenants import legal
 from magnetar.pulsar.topic import PulsarTopic
@@ -169,40 +171,58 @@ async def revoke_subscription(ask: AdminRequest) -> None:
 
 
 async def clear_backlog(ask: AdminRequest) -> None:
-    """Have one subscription, or all, of all topics pass over everything there is; groups that read refuse it."""
-    wanted, groups = ask.path.get("subscription"), ask.services.groups
-    concerned = [
-        (topic, subscription)
-        async for topic in all_topics(ask)
-        for name, subscription in topic.subscriptions.items()
-        if wanted in (None, name) and topic.log.ledgers()
-    ]
-    for topic, subscription in concerned:  # before anything is moved
-        groups.check(topic, subscription.name)
-    for topic, subscription in concerned:
-        async with groups.moving(topic, subscription):
-            subscription.skip_to(await topic.places.last())
+    """Have one subscription, or all, of all topics, or a bundle of them, pass over everything there is."""
+    names = await _concerned(ask)
+    await of_names(ask, check_on, names)  # before anything is moved
+    await of_names(ask, clear_on, names)
+
+
+@part
+async def check_on(ask: AdminRequest, name: PulsarName) -> None:
+    topic = await opened(ask, name)
+    for subscription in _meant(ask, topic):
+        ask.services.groups.check(topic, subscription.name)
+
+
+@part
+async def clear_on(ask: AdminRequest, name: PulsarName) -> None:
+    topic = await opened(ask, name)
+    for subscription in _meant(ask, topic):
+        if topic.log.ledgers():
+            async with ask.services.groups.moving(topic, subscription):
+                subscription.skip_to(await topic.places.last())
 
 
 async def unsubscribe(ask: AdminRequest) -> None:
-    """End a subscription on all topics of a namespace."""
-    name, groups = ask.path["subscription"], ask.services.groups
-    having = [topic async for topic in all_topics(ask) if name in topic.subscriptions]
-    for topic in having:  # before anything is ended
-        groups.check(topic, name)
-    for topic in having:
-        await groups.deleted(topic, name)
-        await topic.unsubscribe(name)
+    """End a subscription on all topics of a namespace, or of a bundle."""
+    names = await _concerned(ask)
+    await of_names(ask, check_on, names)  # before anything is ended
+    await of_names(ask, unsubscribe_on, names)
 
 
-async def all_topics(ask: AdminRequest) -> AsyncIterator[PulsarTopic]:
-    """Yield all partitions of a namespace, opened if need be."""
-    services = ask.services
-    services.broker.namespaces.policies(ask.namespace)
-    for topic in services.broker.topics():
-        if topic.name.namespace_name == ask.namespace and not topic.internal:
-            for name in names_of(topic):
-                yield await services.topics.get(PulsarName.parse(name), create=False)
+@part
+async def unsubscribe_on(ask: AdminRequest, name: PulsarName) -> None:
+    topic = await opened(ask, name)
+    for subscription in _meant(ask, topic):
+        await ask.services.groups.deleted(topic, subscription.name)
+        await topic.unsubscribe(subscription.name)
+
+
+def _meant(ask: AdminRequest, topic: PulsarTopic) -> list[Subscription]:
+    """Return the subscription of the path, or all where it names none."""
+    wanted = ask.path.get("subscription")
+    return [each for name, each in topic.subscriptions.items() if wanted in (None, name)]
+
+
+async def _concerned(ask: AdminRequest) -> list[str]:
+    """Return the topics of a namespace, of those with partitions each; with a bundle in the path those in it."""
+    ask.services.broker.namespaces.policies(ask.namespace)
+    names = ask.services.topics.names(ask.namespace)
+    if "bundle" not in ask.path:
+        return names
+    bundle, bundle_of = await _bundle(ask), ask.services.broker.ownership.bundle_of
+    parsed = [(name, PulsarName.parse(name)) async for name in sliced(names)]
+    return [name for name, each in parsed if bundle_of(each.topic, each.partition or 0) == bundle]
 
 
 def as_json(grants: Grants) -> dict[str, list[str]]:

@@ -9,14 +9,15 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from magnetar.broker.errors import TopicNotFound
-from magnetar.broker.slices import sliced
+from magnetar.broker.ownership import NotOwned
 from magnetar.broker.topic import Topic
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.non_persistent import NonPersistentSubscription
 from magnetar.pulsar.errors import SubscriptionNotFound
-from magnetar.pulsar.names import PulsarName, names_of
+from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.non_persistent import NonPersistentTopic, NonPersistentTopics
 from magnetar.pulsar.rates import Rates
+from magnetar.pulsar.rest.everywhere import everywhere, part
 from magnetar.pulsar.rest.request import AdminRequest, RequiredLevel, RestError, RestRoute
 from magnetar.pulsar.rest.stats import as_asked, consumer_stats, publisher_stats, together
 from magnetar.pulsar.rest.topics import managing, number_of, refuse_too_many
@@ -24,8 +25,12 @@ from magnetar.pulsar.rest.topics import managing, number_of, refuse_too_many
 
 def found(ask: AdminRequest) -> Topic:
     """Return the topic that the path names, with or without a partition; raise ``TopicNotFound``."""
-    name = ask.topic
+    name, ownership = ask.topic, ask.services.broker.ownership
     topic = _all(ask).find(name)
+    if topic is None:  # what has no partitions, only its broker knows
+        owner = ownership.owner(name.topic, name.partition or 0)
+        if owner is not None and owner.node_id != ownership.node_id:
+            raise NotOwned(str(name), owner)
     if topic is None or (name.partition is not None and name.partition >= topic.partitions):
         raise TopicNotFound(f"Topic {name} not found")
     return topic
@@ -37,13 +42,6 @@ async def one(ask: AdminRequest) -> NonPersistentTopic:
     if ask.topic.partition is None and topic.partitions > 1:
         raise RestError(405, f"{topic.name} has {topic.partitions} partitions: name one of them")
     return await _all(ask).get(ask.topic, create=False)
-
-
-async def every(ask: AdminRequest) -> list[NonPersistentTopic]:
-    """Return the partition that the path names, or all partitions of the topic."""
-    topic = found(ask)
-    names = [str(ask.topic)] if ask.topic.partition is not None else names_of(topic)
-    return [await _all(ask).get(PulsarName.parse(name), create=False) async for name in sliced(names)]
 
 
 def _all(ask: AdminRequest) -> NonPersistentTopics:
@@ -95,20 +93,35 @@ async def delete(ask: AdminRequest) -> None:
     topic = found(ask)
     if ask.topic.partition is not None and topic.partitioned:
         raise RestError(412, "a partition cannot be deleted alone: delete the topic")
-    if not ask.flag("force") and any(each.users for each in _all(ask).open_of(topic)):
+    if not ask.flag("force") and any((await everywhere(ask, has_users_on, topic)).values()):
         raise RestError(412, "Topic has active producers/subscriptions")
     await _all(ask).delete(topic)
 
 
+@part
+async def has_users_on(ask: AdminRequest, name: PulsarName) -> bool:
+    return bool((await _all(ask).get(name, create=False)).users)
+
+
 async def unload(ask: AdminRequest) -> None:
     """Send a topic's clients away; they come back by themselves."""
-    for topic in await every(ask):
-        topic.send_away()
+    await everywhere(ask, send_away_on, found(ask))
+
+
+@part
+async def send_away_on(ask: AdminRequest, name: PulsarName) -> None:
+    (await _all(ask).get(name, create=False)).send_away()
 
 
 async def subscriptions(ask: AdminRequest) -> list[str]:
     """List a topic's subscriptions."""
-    return sorted({name for topic in await every(ask) for name in topic.subscriptions})
+    named = await everywhere(ask, names_on, found(ask))
+    return sorted({name for some in named.values() for name in some})
+
+
+@part
+async def names_on(ask: AdminRequest, name: PulsarName) -> list[str]:
+    return list((await _all(ask).get(name, create=False)).subscriptions)
 
 
 async def create_subscription(ask: AdminRequest) -> None:
@@ -118,12 +131,17 @@ async def create_subscription(ask: AdminRequest) -> None:
 
 async def delete_subscription(ask: AdminRequest) -> None:
     """End a subscription; its consumers are sent away."""
-    name = ask.path["subscription"]
-    having = [topic for topic in await every(ask) if name in topic.subscriptions]
-    if not having:
-        raise SubscriptionNotFound(f"Subscription {name} not found")
-    for topic in having:
-        topic.unsubscribe(name)
+    if not any((await everywhere(ask, delete_subscription_on, found(ask))).values()):
+        raise SubscriptionNotFound(f"Subscription {ask.path['subscription']} not found")
+
+
+@part
+async def delete_subscription_on(ask: AdminRequest, name: PulsarName) -> bool:
+    topic, wanted = await _all(ask).get(name, create=False), ask.path["subscription"]
+    if wanted not in topic.subscriptions:
+        return False
+    topic.unsubscribe(wanted)
+    return True
 
 
 async def truncate(ask: AdminRequest) -> None:
@@ -141,11 +159,15 @@ async def stats(ask: AdminRequest) -> dict[str, Any]:
     return as_asked(ask, topic_stats(await one(ask)))
 
 
+@part
+async def stats_on(ask: AdminRequest, name: PulsarName) -> dict[str, Any]:
+    return as_asked(ask, topic_stats(await _all(ask).get(name, create=False)))
+
+
 async def partitioned_stats(ask: AdminRequest) -> dict[str, Any]:
     """Return the stats of a topic with partitions: together and, with ``perPartition``, of each."""
     topic = found(ask)
-    partitions = await every(ask)
-    each = {partition.name: as_asked(ask, topic_stats(partition)) async for partition in sliced(partitions)}
+    each = await everywhere(ask, stats_on, topic)
     return await together(list(each.values())) | {
         "metadata": {"partitions": topic.partitions if topic.partitioned else 0, "deleted": False},
         "partitions": each if ask.flag("perPartition", default=True) else {},

@@ -13,10 +13,12 @@ from magnetar.ledger.port import LedgerSummary
 from magnetar.pulsar.dispatch.base import AnySubscription, SubType
 from magnetar.pulsar.dispatch.consumer import Consumer
 from magnetar.pulsar.dispatch.subscription import Subscription
+from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.producers import Producer
 from magnetar.pulsar.rates import Rates
+from magnetar.pulsar.rest.everywhere import everywhere, opened, part
 from magnetar.pulsar.rest.request import AdminRequest, RequiredLevel, RestRoute, address_of
-from magnetar.pulsar.rest.topics import every, found, one
+from magnetar.pulsar.rest.topics import found, one
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.wire.pulsar.pulsar_pb2 import ProducerAccessMode
 
@@ -26,11 +28,15 @@ async def stats(ask: AdminRequest) -> dict[str, Any]:
     return as_asked(ask, topic_stats(await one(ask)))
 
 
+@part
+async def stats_on(ask: AdminRequest, name: PulsarName) -> dict[str, Any]:
+    return as_asked(ask, topic_stats(await opened(ask, name)))
+
+
 async def partitioned_stats(ask: AdminRequest) -> dict[str, Any]:
     """Return the stats of a topic with partitions: together and, with ``perPartition``, of each."""
     topic = found(ask)
-    partitions = await every(ask)
-    each = {partition.name: as_asked(ask, topic_stats(partition)) async for partition in sliced(partitions)}
+    each = await everywhere(ask, stats_on, topic)
     return await together(list(each.values())) | {
         "metadata": {"partitions": topic.partitions if topic.partitioned else 0},
         "partitions": each if ask.flag("perPartition", default=True) else {},
@@ -56,15 +62,17 @@ async def internal_stats(ask: AdminRequest) -> dict[str, Any]:
     return await topic_internals(await one(ask))
 
 
+@part
+async def internals_on(ask: AdminRequest, name: PulsarName) -> dict[str, Any]:
+    return await topic_internals(await opened(ask, name))
+
+
 async def partitioned_internal_stats(ask: AdminRequest) -> dict[str, Any]:
     """Return the ledgers and cursors of each partition."""
     topic = found(ask)
-    partitions = await every(ask)
     return {
         "metadata": {"partitions": topic.partitions if topic.partitioned else 0},
-        "partitions": {
-            partition.name: await topic_internals(partition) async for partition in sliced(partitions)
-        },
+        "partitions": await everywhere(ask, internals_on, topic),
     }
 
 

@@ -13,8 +13,10 @@ from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.dispatch.wanted import Wanted
 from magnetar.pulsar.errors import NotAllowed, SubscriptionNotFound
+from magnetar.pulsar.names import PulsarName
+from magnetar.pulsar.rest.everywhere import Part, everywhere, opened, part
 from magnetar.pulsar.rest.request import AdminRequest, RequiredLevel, RestError, RestRoute
-from magnetar.pulsar.rest.topics import every, one
+from magnetar.pulsar.rest.topics import found, one
 from magnetar.pulsar.topic import PulsarTopic
 
 _LONG_MAX = (1 << 63) - 1
@@ -23,49 +25,86 @@ _NOT_A_HEADER = re.compile(r"[^\x20-\x7e]")
 
 async def subscriptions(ask: AdminRequest) -> list[str]:
     """List a topic's subscriptions."""
-    return sorted({name for topic in await every(ask) for name in topic.subscriptions})
+    named = await everywhere(ask, names_on, found(ask))
+    return sorted({name for some in named.values() for name in some})
+
+
+@part
+async def names_on(ask: AdminRequest, name: PulsarName) -> list[str]:
+    return list((await opened(ask, name)).subscriptions)
 
 
 async def create(ask: AdminRequest) -> None:
     """Make a subscription that begins at a message id (the body), or at the end; and its topic, as for a client."""
-    content = ask.json()
-    place = message_id(content)
-    properties = _properties(content.get("properties") or {}) if isinstance(content, dict) else {}
+    _beginning(ask)
     if ask.topic.partition is None and await ask.services.topics.known(ask.topic) is None:
         await ask.services.topics.make(ask.topic, with_partitions=True)
-    for topic in await every(ask):
-        if _name(ask) in topic.subscriptions:
-            raise RestError(409, "Subscription already exists for topic")
-    for topic in await every(ask):
-        start = Start.earliest if place == (-1, -1) else Start.latest
-        exact = place if place is not None and 0 <= place[0] < _LONG_MAX else None
-        try:
-            made = await topic.subscription(
-                Wanted(_name(ask), SubType.Exclusive, start=start, properties=properties)
-            )
-        except NotAllowed as error:  # there are as many as there may be
-            raise RestError(409, str(error)) from None
-        if exact is not None:
-            topic.seek(made, await topic.places.of(exact))
+    if _name(ask) in await subscriptions(ask):
+        raise RestError(409, "Subscription already exists for topic")
+    await everywhere(ask, create_on, found(ask))
+
+
+@part
+async def create_on(ask: AdminRequest, name: PulsarName) -> None:
+    topic, (place, properties) = await opened(ask, name), _beginning(ask)
+    start = Start.earliest if place == (-1, -1) else Start.latest
+    exact = place if place is not None and 0 <= place[0] < _LONG_MAX else None
+    try:
+        made = await topic.subscription(
+            Wanted(_name(ask), SubType.Exclusive, start=start, properties=properties)
+        )
+    except NotAllowed as error:  # there are as many as there may be
+        raise RestError(409, str(error)) from None
+    if exact is not None:
+        topic.seek(made, await topic.places.of(exact))
+
+
+def _beginning(ask: AdminRequest) -> tuple[tuple[int, int] | None, dict[str, str]]:
+    """Return where the body has a subscription begin, and its properties."""
+    content = ask.json()
+    properties = content.get("properties") or {} if isinstance(content, dict) else {}
+    return message_id(content), _properties(properties)
 
 
 async def delete(ask: AdminRequest) -> None:
     """End a subscription; without ``force`` only one that nobody uses."""
-    found = await _each(ask)
-    if not ask.flag("force") and any(subscription.consumers for _, subscription in found):
+    consumers = await _each(ask, consumers_on)
+    if not ask.flag("force") and any(consumers):
         raise RestError(412, "Subscription has active connected consumers")
-    for topic, _ in found:
-        await ask.services.groups.deleted(topic, _name(ask))
-        await topic.unsubscribe(_name(ask))
+    await _each(ask, delete_on)
+
+
+@part
+async def consumers_on(ask: AdminRequest, name: PulsarName) -> int | None:
+    _, subscription = await _of(ask, name)
+    return None if subscription is None else len(subscription.consumers)
+
+
+@part
+async def delete_on(ask: AdminRequest, name: PulsarName) -> bool | None:
+    topic, subscription = await _of(ask, name)
+    if subscription is None:
+        return None
+    await ask.services.groups.deleted(topic, _name(ask))
+    await topic.unsubscribe(_name(ask))
+    return True
 
 
 async def skip_all(ask: AdminRequest) -> None:
     """Have a subscription pass over everything there is."""
-    for topic, subscription in await _each(ask):
-        last = await topic.places.last()
-        if last.ledger_id >= 0:
-            async with ask.services.groups.moving(topic, subscription):
-                subscription.skip_to(last)
+    await _each(ask, skip_all_on)
+
+
+@part
+async def skip_all_on(ask: AdminRequest, name: PulsarName) -> bool | None:
+    topic, subscription = await _of(ask, name)
+    if subscription is None:
+        return None
+    last = await topic.places.last()
+    if last.ledger_id >= 0:
+        async with ask.services.groups.moving(topic, subscription):
+            subscription.skip_to(last)
+    return True
 
 
 async def skip(ask: AdminRequest) -> None:
@@ -82,9 +121,18 @@ async def skip(ask: AdminRequest) -> None:
 
 async def reset_to_time(ask: AdminRequest) -> None:
     """Have a subscription begin again with the first message published at that time (ms) or later."""
-    for topic, subscription in await _each(ask):
-        async with ask.services.groups.moving(topic, subscription):
-            topic.seek(subscription, await topic.places.at(ask.number("timestamp")))
+    ask.number("timestamp")
+    await _each(ask, reset_to_time_on)
+
+
+@part
+async def reset_to_time_on(ask: AdminRequest, name: PulsarName) -> bool | None:
+    topic, subscription = await _of(ask, name)
+    if subscription is None:
+        return None
+    async with ask.services.groups.moving(topic, subscription):
+        topic.seek(subscription, await topic.places.at(ask.number("timestamp")))
+    return True
 
 
 async def reset_to_position(ask: AdminRequest) -> None:
@@ -106,15 +154,30 @@ async def reset_to_position(ask: AdminRequest) -> None:
 
 async def expire(ask: AdminRequest) -> None:
     """Have a subscription pass over messages that are older than so many seconds."""
-    for topic, subscription in await _each(ask):
-        await _expire(ask, topic, subscription)
+    ask.number("seconds")
+    await _each(ask, expire_on)
+
+
+@part
+async def expire_on(ask: AdminRequest, name: PulsarName) -> bool | None:
+    topic, subscription = await _of(ask, name)
+    if subscription is None:
+        return None
+    await _expire(ask, topic, subscription)
+    return True
 
 
 async def expire_all(ask: AdminRequest) -> None:
     """Have all subscriptions pass over messages that are older than so many seconds."""
-    for topic in await every(ask):
-        for subscription in list(topic.subscriptions.values()):
-            await _expire(ask, topic, subscription)
+    ask.number("seconds")
+    await everywhere(ask, expire_all_on, found(ask))
+
+
+@part
+async def expire_all_on(ask: AdminRequest, name: PulsarName) -> None:
+    topic = await opened(ask, name)
+    for subscription in list(topic.subscriptions.values()):
+        await _expire(ask, topic, subscription)
 
 
 async def expire_to_position(ask: AdminRequest) -> None:
@@ -129,29 +192,50 @@ async def expire_to_position(ask: AdminRequest) -> None:
 
 async def properties(ask: AdminRequest) -> dict[str, str]:
     """Return a subscription's properties."""
-    return dict((await _each(ask))[0][1].properties)
+    found: dict[str, str] = (await _each(ask, properties_on))[0]
+    return found
+
+
+@part
+async def properties_on(ask: AdminRequest, name: PulsarName) -> dict[str, str] | None:
+    _, subscription = await _of(ask, name)
+    return None if subscription is None else dict(subscription.properties)
 
 
 async def set_properties(ask: AdminRequest) -> None:
     """Replace a subscription's properties."""
-    wanted = _properties(ask.object())
-    for topic, subscription in await _each(ask):
-        await topic.describe(subscription, wanted)
+    _properties(ask.object())
+    await _each(ask, set_properties_on)
+
+
+@part
+async def set_properties_on(ask: AdminRequest, name: PulsarName) -> bool | None:
+    topic, subscription = await _of(ask, name)
+    if subscription is None:
+        return None
+    await topic.describe(subscription, _properties(ask.object()))
+    return True
 
 
 def _name(ask: AdminRequest) -> str:
     return ask.path["subscription"]
 
 
-async def _each(ask: AdminRequest) -> list[tuple[PulsarTopic, Subscription]]:
-    """Return the subscription on the named partition, or on every one that has it."""
-    topics = await every(ask)
-    found = [
-        (topic, topic.subscriptions[_name(ask)]) for topic in topics if _name(ask) in topic.subscriptions
-    ]
-    if not found:
+async def _each(ask: AdminRequest, part: Part) -> list[Any]:
+    """Return what a part gives for the named partition, or all: None for one that has no such subscription.
+
+    Raises ``SubscriptionNotFound`` where none has it.
+    """
+    answers = (await everywhere(ask, part, found(ask))).values()
+    having = [each for each in answers if each is not None]
+    if not having:
         raise SubscriptionNotFound(f"Subscription {_name(ask)} not found")
-    return found
+    return having
+
+
+async def _of(ask: AdminRequest, name: PulsarName) -> tuple[PulsarTopic, Subscription | None]:
+    topic = await opened(ask, name)
+    return topic, topic.subscriptions.get(_name(ask))
 
 
 async def one_subscription(ask: AdminRequest) -> tuple[PulsarTopic, Subscription]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
 from magnetar.broker.errors import TooManyTopics, TopicNotFound
 from magnetar.broker.names import TopicName
-from magnetar.broker.slices import batched
+from magnetar.broker.ownership import NotOwned
 from magnetar.broker.topic import MAX_NEW_PARTITIONS, Topic
 from magnetar.broker.topic_config import CONFIGS
 from magnetar.ledger.errors import LedgerClosed
-from magnetar.pulsar.names import PulsarName, names_of
+from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.non_persistent import check_namespace
+from magnetar.pulsar.rest.everywhere import everywhere, opened, part, part_without_opening
 from magnetar.pulsar.rest.namespaces import as_json, topics
 from magnetar.pulsar.rest.request import (
     AdminRequest,
@@ -28,8 +28,6 @@ from magnetar.pulsar.rest.request import (
 from magnetar.pulsar.topic import PulsarTopic
 
 _MINUTE_MS, _MB = 60_000, 1 << 20
-_OPENED_AT_ONCE = 20
-"""In a turn of the loop, of the partitions that a request asks about."""
 
 
 def found(ask: AdminRequest) -> Topic:
@@ -47,17 +45,6 @@ async def one(ask: AdminRequest) -> PulsarTopic:
     if ask.topic.partition is None and topic.partitions > 1:
         raise RestError(405, f"{topic.name} has {topic.partitions} partitions: name one of them")
     return await ask.services.topics.get(ask.topic, create=False)
-
-
-async def every(ask: AdminRequest) -> list[PulsarTopic]:
-    """Return the partition that the path names, or all partitions of the topic."""
-    topic = found(ask)
-    names = [str(ask.topic)] if ask.topic.partition is not None else names_of(topic)
-    opened: list[PulsarTopic] = []
-    for some in batched(names, _OPENED_AT_ONCE):
-        opening = [ask.services.topics.get(PulsarName.parse(name), create=False) for name in some]
-        opened += await asyncio.gather(*opening)
-    return opened
 
 
 async def partitioned_topics(ask: AdminRequest) -> list[str]:
@@ -152,35 +139,59 @@ async def delete(ask: AdminRequest) -> None:
     topic = found(ask)
     if ask.topic.partition is not None and topic.partitioned:
         raise RestError(412, "a partition cannot be deleted alone: delete the topic")
-    if not ask.flag("force"):
-        for partition in ask.services.topics.all_open():
-            if partition.topic is topic and (
-                partition.producers.by_name
-                or any(each.consumers for each in partition.subscriptions.values())
-            ):
-                raise RestError(412, "Topic has active producers/subscriptions")
+    if not ask.flag("force") and any((await everywhere(ask, is_used_on, topic)).values()):
+        raise RestError(412, "Topic has active producers/subscriptions")
     await ask.services.broker.delete_topic(topic.kafka_name)
+
+
+@part_without_opening
+async def is_used_on(ask: AdminRequest, name: PulsarName) -> bool:
+    """Whether a partition has clients; one that is not open has none."""
+    ownership, index = ask.services.broker.ownership, name.partition or 0
+    owner = ownership.owner(name.topic, index)
+    if owner is not None and owner.node_id != ownership.node_id:
+        raise NotOwned(str(name), owner)
+    topic = ask.services.topics.find(name)
+    partition = None if topic is None else ask.services.topics.opened(topic, index)
+    return partition is not None and (
+        bool(partition.producers.by_name) or any(each.consumers for each in partition.subscriptions.values())
+    )
 
 
 async def unload(ask: AdminRequest) -> None:
     """Close a topic; its clients look it up again, and it is opened anew."""
-    logs = ask.services.broker.open_logs
-    going = [logs.get(each.topic, each.index) for each in await every(ask)]
-    unloaded = LedgerClosed(f"{ask.topic} was unloaded")
-    await logs.release([each for each in going if each is not None], unloaded)
+    await everywhere(ask, unload_on, found(ask))
+
+
+@part
+async def unload_on(ask: AdminRequest, name: PulsarName) -> None:
+    topic, logs = await opened(ask, name), ask.services.broker.open_logs
+    going = logs.get(topic.topic, topic.index)
+    if going is not None:
+        await logs.release([going], LedgerClosed(f"{name} was unloaded"))
 
 
 async def truncate(ask: AdminRequest) -> None:
     """Let go of all messages of a topic, acknowledged or not."""
-    for topic in await every(ask):
-        await topic.log.trim(topic.log.high_watermark)
+    await everywhere(ask, truncate_on, found(ask))
+
+
+@part
+async def truncate_on(ask: AdminRequest, name: PulsarName) -> None:
+    log = (await opened(ask, name)).log
+    await log.trim(log.high_watermark)
 
 
 async def trim(ask: AdminRequest) -> None:
     """Let go now of what retention no longer holds; that is looked at from time to time anyway."""
-    for topic in await every(ask):
-        if "delete" in topic.topic.config.cleanup_policy:
-            await topic.log.retain(ask.services.clock())
+    await everywhere(ask, trim_on, found(ask))
+
+
+@part
+async def trim_on(ask: AdminRequest, name: PulsarName) -> None:
+    topic = await opened(ask, name)
+    if "delete" in topic.topic.config.cleanup_policy:
+        await topic.log.retain(ask.services.clock())
 
 
 async def permissions(ask: AdminRequest) -> dict[str, list[str]]:
@@ -295,7 +306,13 @@ async def terminate_partitions(ask: AdminRequest) -> dict[str, Any]:
         raise RestError(
             405, "Termination of a non-partitioned topic is not allowed using partitioned-terminate"
         )
-    return {str(topic.index): await _ended(topic) for topic in await every(ask)}
+    ended = await everywhere(ask, terminate_on, found(ask))
+    return {str(each["partitionIndex"]): each for each in ended.values()}
+
+
+@part
+async def terminate_on(ask: AdminRequest, name: PulsarName) -> dict[str, Any]:
+    return await _ended(await opened(ask, name))
 
 
 async def _ended(topic: PulsarTopic) -> dict[str, Any]:

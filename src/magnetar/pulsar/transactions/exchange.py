@@ -89,7 +89,7 @@ class TransactionExchange:
 
     async def _ask(self, whom: tuple[int, Matter], whats: Sequence[Any]) -> list[dict[str, Any]]:
         node_id, matter = whom
-        ask_broker = self._broker.transactions.ask_broker
+        ask_broker = self._broker.between.ask
         if ask_broker is None:
             raise NotDoneThere("brokers ask each other over Kafka's listeners, and there are none")
         answers: list[dict[str, Any]] = json.loads(
@@ -114,7 +114,7 @@ class TransactionExchange:
                 raise ConnectionAbortedError(f"what is asked about {matter} cannot be read") from None
             return json.dumps(await asyncio.gather(*(self._answered(one, each) for each in whats))).encode()
 
-        self._broker.transactions.answers[matter] = answer
+        self._broker.between.answers[matter] = answer
 
     async def _answered(self, one: Callable[[T], Coroutine[Any, Any, Any]], what: T) -> dict[str, Any]:
         # Not given up after that time: what it waits for may be others' as well, and it is of use when it comes.

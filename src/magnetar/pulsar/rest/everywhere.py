@@ -1,0 +1,195 @@
+"""What a request does to each partition of a topic, whichever brokers have them.
+
+The broker that was asked does its own part, and asks the others for theirs as they ask each other about anything
+(`magnetar.broker.between_brokers`), of some partitions in one message of JSON:
+
+    asked     {"part": name, "path": {...}, "query": {...}, "body": text, "domain": which, "partitions": [name, ...]}
+    answered  [{"is": answer} or {"status": HTTP status, "reason": words} or {"moved": true}, ...]
+
+Whoever asks was admitted by the broker that was asked first; the others do as they are told. (Pulsar's brokers are
+clients of each other's admin REST for this.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from magnetar.broker.auth.authentication import Principal
+from magnetar.broker.errors import BrokerError
+from magnetar.broker.ownership import NotOwned
+from magnetar.broker.slices import batched, sliced
+from magnetar.broker.topic import Topic
+from magnetar.pulsar.names import PulsarName, names_of
+from magnetar.pulsar.rest.refusals import refusal_of
+from magnetar.pulsar.rest.request import Address, AdminRequest, RestError
+from magnetar.pulsar.services import PulsarServices
+from magnetar.pulsar.topic import PulsarTopic
+
+ABOUT = "admin.partitions"
+_AT_ONCE = 20
+"""Partitions that are opened together, or in one message."""
+_TRIES, _PAUSE_S = 20, 0.25
+"""How often a partition is looked for that has moved, and how long between."""
+_ANSWER_WITHIN_S = 8.0
+"""Less than the time in which brokers wait for each other."""
+
+Part = Callable[[AdminRequest, PulsarName], Awaitable[Any]]
+"""What is done to one partition, by the broker that has it; returns JSON."""
+
+_PARTS: dict[str, Part] = {}
+_UNOPENED: set[Part] = set()
+
+
+def part(function: Part) -> Part:
+    """Let other brokers ask for what a function does to a partition."""
+    _PARTS[_name(function)] = function
+    return function
+
+
+def part_without_opening(function: Part) -> Part:
+    """Do as `part`, and leave what is not open as it is."""
+    _UNOPENED.add(function)
+    return part(function)
+
+
+def _name(function: Part) -> str:
+    return f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
+
+
+async def opened(ask: AdminRequest, name: PulsarName) -> PulsarTopic:
+    """Return a partition of a persistent topic, opened if need be; raise ``NotOwned`` and what opening raises."""
+    return await ask.services.topics.get(name, create=False)
+
+
+async def everywhere(ask: AdminRequest, part: Part, topic: Topic) -> dict[str, Any]:
+    """Return what a part gives for each partition that the path is about, by its name; raise the first refusal.
+
+    Whoever names one partition, or a topic that has none, is sent on to its owner: then ``NotOwned`` is raised.
+    """
+    if topic.partitioned and ask.topic.partition is None:
+        return await of_names(ask, part, names_of(topic))
+    name = str(ask.topic)
+    return {name: await part(ask, PulsarName.parse(name))}
+
+
+async def of_names(ask: AdminRequest, part: Part, names: Sequence[str]) -> dict[str, Any]:
+    """Return what a part gives for these partitions, by name. All are asked before the first refusal is raised."""
+    found: dict[str, Any] = dict.fromkeys(names)
+    waiting = list(found)
+    for tries in range(_TRIES):
+        if tries:
+            await asyncio.sleep(_PAUSE_S)
+        here = ask.services.broker.ownership.node_id
+        by_owner = await _by_owner(ask, waiting)
+        asking = [
+            _here(ask, part, some) if node_id == here else _there(ask, node_id, part, some)
+            for node_id, some in by_owner.items()
+        ]
+        for some, outcomes in zip(by_owner.values(), await asyncio.gather(*asking), strict=True):
+            found.update(zip(some, outcomes, strict=True))
+        waiting = [name for name in waiting if isinstance(found[name], NotOwned)]
+        if not waiting:
+            break
+    refused = next((each for each in found.values() if isinstance(each, BaseException)), None)
+    if isinstance(refused, NotOwned):  # to be sent on is of no use to whoever asks about several
+        raise RestError(503, f"{refused}: it has no owner that stays; ask again")
+    if refused is not None:
+        raise refused
+    return found
+
+
+async def _by_owner(ask: AdminRequest, names: Sequence[str]) -> dict[int, list[str]]:
+    """Return who is to be asked about which; what nobody has now is taken by this broker."""
+    ownership, found = ask.services.broker.ownership, defaultdict(list)
+    async for name in sliced(names):
+        parsed = PulsarName.parse(name)
+        owner = ownership.owner(parsed.topic, parsed.partition or 0)
+        found[ownership.node_id if owner is None else owner.node_id].append(name)
+    return found
+
+
+async def _here(ask: AdminRequest, part: Part, names: Sequence[str]) -> list[Any]:
+    found: list[Any] = []
+    for some in batched([PulsarName.parse(name) for name in names], _AT_ONCE):
+        if part not in _UNOPENED:
+            opening = (ask.services.topics.any(name, create=False) for name in some)
+            await asyncio.gather(*opening, return_exceptions=True)  # the part will find out
+        async for name in sliced(some):
+            try:
+                found.append(await part(ask, name))
+            except Exception as error:
+                found.append(error)
+    return found
+
+
+async def _there(ask: AdminRequest, node_id: int, part: Part, names: Sequence[str]) -> list[Any]:
+    ask_broker = ask.services.broker.between.ask
+    if ask_broker is None:
+        raise RestError(
+            503, f"broker {node_id} has partitions of it, and brokers ask each other over Kafka's listeners"
+        )
+    found: list[Any] = []
+    for some in batched(names, _AT_ONCE):
+        asked = {
+            "part": _name(part),
+            "path": dict(ask.path),
+            "query": dict(ask.query),
+            "body": ask.body.decode("latin-1"),
+            "domain": ask.domain,
+            "partitions": list(some),
+        }
+        try:
+            answer = json.loads(await ask_broker(node_id, ABOUT, json.dumps(asked).encode()))
+        except BrokerError as error:  # it may have been done; nobody knows
+            found += [RestError(503, str(error))] * len(some)
+        else:
+            found += [_read(name, each) for name, each in zip(some, answer, strict=True)]
+    return found
+
+
+def _read(name: str, told: Mapping[str, Any]) -> Any:
+    if "moved" in told:
+        return NotOwned(name, None)
+    return told["is"] if "is" in told else RestError(told["status"], told["reason"])
+
+
+def _told(what: str, outcome: Any) -> dict[str, Any]:
+    if isinstance(outcome, NotOwned):
+        return {"moved": True}
+    if isinstance(outcome, BaseException):
+        status, reason = refusal_of(outcome, what)
+        return {"status": status, "reason": reason}
+    return {"is": outcome}
+
+
+def answer_others(services: PulsarServices, address: Callable[[], Address]) -> None:
+    """Have this broker do its part of what others are asked."""
+
+    async def answer(asked: bytes) -> bytes:
+        try:
+            given = json.loads(asked)
+            names, part = given["partitions"], _PARTS[given["part"]]
+            ask = AdminRequest(
+                given["path"],
+                given["query"],
+                {},
+                given["body"].encode("latin-1"),
+                services,
+                Principal("", "another broker"),
+                address(),
+                given["domain"],
+            )
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise ConnectionAbortedError("what is asked about partitions cannot be read") from None
+        # Not given up after that time, as nobody knows what of it is done; whoever asks next must not wait for it.
+        work = services.broker.background.once("another broker's request", _here(ask, part, names))
+        done, _ = await asyncio.wait([work], timeout=_ANSWER_WITHIN_S)
+        late = RestError(503, "its broker takes too long: it may be done yet")
+        outcomes = work.result() if done else [late] * len(names)
+        return json.dumps([_told(_name(part), each) for each in outcomes]).encode()
+
+    services.broker.between.answers[ABOUT] = answer
