@@ -2,6 +2,9 @@
 
 A broker that does not have what is asked about names the one that has (307). Its address means nothing to who comes by
 way of a proxy, so the proxy goes there itself, as Pulsar's does. What is sent again for that is kept, up to a bound.
+
+All requests from one address begin at the same broker as long as it lives: whoever has made something asks about it
+next, and another broker hears of it a moment later.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import logging
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 from urllib.parse import urlsplit
+from zlib import crc32
 
 import h11
 
@@ -65,7 +69,6 @@ class WebProxy:
         urls = [each.strip() for each in settings.broker_web_service_url.split(",") if each.strip()]
         self._brokers = [_place(each) for each in urls]
         self._tasks: set[asyncio.Task[None]] = set()
-        self._next = 0
 
     def connection(self, listener: Listener) -> asyncio.BaseProtocol:
         """Return what talks to one client."""
@@ -83,7 +86,7 @@ class WebProxy:
         account = self._memory.account(lambda: None, known=True)
         try:
             if self._counted.came(host):
-                await _Client(self, reader, writer, account).serve()
+                await _Client(self, reader, writer, account, host).serve()
         except (OSError, h11.ProtocolError, TimeoutError, asyncio.IncompleteReadError) as error:
             _log.info("HTTP connection from %s ended: %s", host, error)
         finally:
@@ -102,9 +105,9 @@ class WebProxy:
             return 404, b"text/plain; charset=utf-8", b"not here: broker.web.service.url is not set\n"
         return None
 
-    async def answered(self, request: _Request) -> tuple[h11.Response, AsyncIterator[bytes]]:
-        """Return what a broker answers, and its body; raise ``OSError`` if none does."""
-        at = self._next = (self._next + 1) % len(self._brokers)
+    async def answered(self, request: _Request, client: str) -> tuple[h11.Response, AsyncIterator[bytes]]:
+        """Return what a broker answers to a client at this address, and its body; raise ``OSError`` if none does."""
+        at = crc32(client.encode()) % len(self._brokers)
         error: OSError = ConnectionError("no broker is known")
         for place in [*self._brokers[at:], *self._brokers[:at]]:
             try:
@@ -150,7 +153,9 @@ class _Client:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         account: Account,
+        host: str,
     ) -> None:
+        self._host = host
         self._proxy = proxy
         self._reader = reader
         self._writer = writer
@@ -201,7 +206,7 @@ class _Client:
 
     async def _pass_on(self, request: _Request) -> None:
         try:
-            response, body = await self._proxy.answered(request)
+            response, body = await self._proxy.answered(request, self._host)
         except (OSError, h11.ProtocolError, ValueError) as error:
             _log.warning("no broker answers %s: %s", request.target.decode("ascii", "replace")[:200], error)
             await self._say(502, b"text/plain; charset=utf-8", b"no broker answers\n")
