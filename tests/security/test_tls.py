@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,9 @@ from magnetar.broker.auth.tls import ServerContext, kafka_tls, pulsar_tls
 from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.security_settings import SecuritySettings
 from magnetar.broker.settings import Settings
+from magnetar.client.security import ClientSecurity
+from magnetar.ledger.bookkeeper.bookie_tls import BookieTls
+from magnetar.metadata.zookeeper_security import ZooKeeperSecurity
 from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
@@ -277,6 +281,48 @@ def test_a_certificate_without_a_name_opens_nothing(secured: Secured) -> None:
 def test_a_client_refuses_a_broker_of_another_authority(secured: Secured, tmp_path: Path) -> None:
     with pytest.raises(ssl.SSLCertVerificationError):
         secured.wire("SASL_SSL", ssl.create_default_context(cafile=Authority(tmp_path).file))
+
+
+def trusting_kafka(certificate: Path, tmp_path: Path) -> ssl.SSLContext:
+    return ClientSecurity(tls=True, trusted=str(certificate)).context()
+
+
+def trusting_bookies(certificate: Path, tmp_path: Path) -> ssl.SSLContext:
+    return BookieTls(str(certificate), verify_host=True).context()
+
+
+def trusting_zookeeper(certificate: Path, tmp_path: Path) -> ssl.SSLContext:
+    file = tmp_path / "zookeeper.properties"
+    file.write_text(
+        f"zookeeper.client.secure=true\nzookeeper.ssl.trustStore.location={certificate}\nzookeeper.ssl.trustStore.type=PEM\n"
+    )
+    context = ZooKeeperSecurity.read(str(file)).context()
+    assert context is not None
+    return context
+
+
+@pytest.mark.parametrize("client", [trusting_kafka, trusting_bookies, trusting_zookeeper])
+def test_a_server_is_trusted_whose_own_certificate_is_in_the_store(
+    client: Callable[[Path, Path], ssl.SSLContext], authority: Authority, tmp_path: Path
+) -> None:
+    certificate, key = authority.sign("broker")
+    server = pulsar_tls(settings(tls_certificate_file_path=certificate, tls_key_file_path=key))
+    assert common_name(exchange(server, client(certificate, tmp_path))[0]) == "broker"
+    with pytest.raises(ssl.SSLCertVerificationError):
+        exchange(server, client(authority.sign("another")[0], tmp_path))
+
+
+def test_a_client_is_trusted_whose_own_certificate_is_in_the_store(authority: Authority) -> None:
+    """Java takes whatever is in a store for trusted; OpenSSL by default only what leads to a root that is there."""
+    certificate, key = authority.sign("broker")
+    known, stranger = authority.sign("known"), authority.sign("stranger")
+    store = {"ssl_truststore_location": known[0], "ssl_truststore_type": "PEM"}
+    identity = {"tls_certificate_file_path": certificate, "tls_key_file_path": key}
+    server = kafka_tls(settings(**identity, **store), "required")
+    _, taken = exchange(server, trusting(authority, known))
+    assert common_name(taken.getpeercert() or {}) == "known"  # type: ignore[arg-type]
+    with pytest.raises(ssl.SSLError):
+        exchange(server, trusting(authority, stranger))
 
 
 @pytest.mark.parametrize("listener", ["SSL", "SASL_SSL"])

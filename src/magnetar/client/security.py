@@ -61,6 +61,7 @@ class ClientSecurity:
     def context(self) -> ssl.SSLContext:
         """Return what TLS needs; raises ``OSError`` and ``ssl.SSLError`` for files that are missing or no PEM."""
         context = ssl.create_default_context(cafile=self.trusted)
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as Java trusts what is in a store
         context.check_hostname = not self.any_name
         if self.certificate is not None:
             context.load_cert_chain(self.certificate, self.key, self.key_password)

@@ -83,6 +83,7 @@ class ZooKeeperSecurity:
         context.check_hostname = self.verify_host
         try:
             if self.trust:
+                context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as Java trusts what is in a store
                 context.load_verify_locations(self.trust)
             else:
                 context.load_default_certs()

@@ -210,6 +210,8 @@ def _build(source: TlsSource) -> ssl.SSLContext:
         _load_identity(context, source.identity(), source.key_password)
         context.verify_mode = _VERIFY[source.client_auth]
         if source.trust is not None:
+            # As Java has it: whatever is in the store is trusted itself, though no root of it is there.
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
             context.load_verify_locations(cadata=source.trust().decode("ascii", "replace"))
     except (ssl.SSLError, ValueError, OSError) as error:
         files = ", ".join(map(str, source.files)) or "the settings"

@@ -43,6 +43,7 @@ class BookieTls:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.check_hostname = self.verify_host
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as Java trusts what is in a store
         try:
             context.load_verify_locations(self.trust_file)
             if self.certificate_file:
