@@ -2,6 +2,7 @@
 """Let Pulsar's administration tools do what administrators do, and check the outcome.
 
     compat/run_admin.py --magnetar                       pulsar-admin, and pulsarctl if it is installed
+    compat/run_admin.py --magnetar --place cluster       in a cluster; proxy: through a proxy
     compat/run_admin.py --pulsar                         the same checks on Apache Pulsar
     compat/run_admin.py --magnetar --tool pulsar-admin --check reset
 
@@ -23,10 +24,13 @@ from admin import checks, pulsarctl_checks
 from admin.tools import PulsarAdmin, Pulsarctl, is_there
 from broker import standalone
 from outcomes import outcome
+from places import ELSEWHERE, PATIENT, PLACES, cluster
 from run import HERE
 from versions import version
 
 sys.path.insert(0, str(HERE.parent))
+
+from examples.cluster.servers import Broker, Proxy
 
 TOOLS = {"pulsar-admin": (PulsarAdmin, checks), "pulsarctl": (Pulsarctl, pulsarctl_checks)}
 RESULTS = HERE / "results" / "admin.json"
@@ -39,10 +43,19 @@ def served(broker: str) -> Iterator[dict[str, str]]:
         with standalone(protocols=("pulsar", "http")) as ready:
             yield dict(pair.split("=") for pair in ready.split())
         return
+    if broker in ELSEWHERE:
+        with cluster(broker, PATIENT, own=_named) as (_, addresses):
+            yield addresses
+        return
     from benchmarks.peers.pulsar import Pulsar
 
     with tempfile.TemporaryDirectory() as directory, Pulsar(Path(directory) / "pulsar") as peer:
         yield {"pulsar": peer.address, "http": peer.http_address}
+
+
+def _named(server: Broker | Proxy) -> dict[str, object]:
+    """The cluster's name is what the checks know it by."""
+    return {} if isinstance(server, Proxy) else {"cluster.name": "standalone"}
 
 
 def main() -> int:
@@ -55,11 +68,12 @@ def main() -> int:
     where.add_argument(
         "--at", nargs=2, metavar=("PULSAR", "HTTP"), help="a Pulsar that runs; nothing is kept"
     )
+    parser.add_argument("--place", choices=list(PLACES), default="standalone", help="what --magnetar starts")
     parser.add_argument("--tool", action="append", choices=list(TOOLS))
     parser.add_argument("--check", action="append", default=[])
     options = parser.parse_args()
 
-    broker = "magnetar" if options.magnetar else "pulsar"
+    broker = PLACES[options.place] if options.magnetar else "pulsar"
     kept: dict[str, dict[str, object]] = {}
     failed = 0
     running = options.at and contextlib.nullcontext({"pulsar": options.at[0], "http": options.at[1]})
