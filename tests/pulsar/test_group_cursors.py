@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from magnetar.broker.progress import GroupIsActive, Read
+from magnetar.broker.errors import BrokerError
+from magnetar.broker.ownership import BrokerInfo, NotOwned, Owned
+from magnetar.broker.progress import GroupIsActive, GroupStanding, Read
 from magnetar.ledger.cursor import Start
 from magnetar.ledger.errors import StorageFailed
 from magnetar.pulsar.dispatch.base import SubType
@@ -33,14 +36,8 @@ class Groups:
         self.refusals: list[Exception] = []
         self.asked = 0
 
-    def is_active(self, group: str) -> bool:
-        return self.active
-
-    def is_share(self, group: str) -> bool:
-        return False
-
-    def committed(self, read: Read) -> int | None:
-        return self.offsets.get(read)
+    async def look(self, read: Read) -> GroupStanding:
+        return GroupStanding(self.active, is_share=False, committed=self.offsets.get(read))
 
     async def move(self, read: Read, offset: int, *, though_active: bool = False) -> None:
         self.asked += 1
@@ -202,3 +199,95 @@ async def test_a_group_commits_inside_a_batch_of_very_many_messages(both: Both) 
     await both.topic.cursors.save()
     again = await (await kept(both.topic.log, both.topic._store)).open(GROUP)
     assert again.partly == {place: remaining}
+
+
+class Others:
+    """Another broker, 7, as far as it is asked; silent while ``error`` is set."""
+
+    def __init__(self, both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: list[tuple[int, str, bytes]] = []
+        self.error: Exception | None = None
+        broker = both.cursors._broker
+        known = [*broker.ownership.brokers(), BrokerInfo(7)]
+        monkeypatch.setattr(broker.ownership, "brokers", lambda: known)
+        monkeypatch.setattr(broker.between, "ask", self._ask)
+
+    async def _ask(self, node_id: int, about: str, asked: bytes) -> bytes:
+        self.asked.append((node_id, about, asked))
+        if self.error is not None:
+            raise self.error
+        return b""
+
+
+async def test_a_member_that_joins_is_told_of_to_all_brokers(
+    both: Both, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have consumers of its partitions, too, and these stop before the member asks where to begin."""
+    others = Others(both, monkeypatch)
+    others.error = BrokerError("it has just died")  # and sees the member itself when it is back
+    await both.acknowledge(3)
+    both.groups.active = True
+    both.progress.joining_group(GROUP)
+    await asyncio.gather(*both.cursors._urgent)
+    assert others.asked == [(7, "groups.joining", b"g")]
+    assert both.topic.subscriptions[GROUP].paused
+
+
+async def test_consumers_stop_for_a_member_of_another_brokers_group(both: Both) -> None:
+    await both.acknowledge(3)
+    both.groups.active = True
+    await both.cursors._broker.between.answers["groups.joining"](b"g")
+    await asyncio.gather(*both.cursors._urgent)
+    assert both.topic.subscriptions[GROUP].paused
+    assert both.groups.offsets == {both.read: 3}
+
+
+async def test_what_is_committed_for_another_brokers_partition_is_told_there_until_it_hears(
+    both: Both, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = Others(both, monkeypatch)
+
+    async def away(topic: Any, index: int) -> Any:
+        raise NotOwned("it", Owned(7, 1))
+
+    monkeypatch.setattr(both.cursors._topics, "open", away)
+    both.progress.committed(GROUP, both.read.topic, 0, 2)
+    both.progress.committed("h", both.read.topic, 0, None)
+    others.error = BrokerError("silent")
+    await both.rounds(1)
+    others.error = None
+    both.progress.committed(GROUP, both.read.topic, 0, 4)
+    await both.rounds(3)
+    told = [json.loads(asked) for _, _, asked in others.asked]
+    assert [each[:2] for each in others.asked] == [(7, "groups.committed")] * 2
+    assert sorted(told[-1]) == [["g", both.read.topic, 0, 4], ["h", both.read.topic, 0, None]]
+    assert not both.cursors._behind
+
+
+async def test_cursors_follow_what_another_brokers_groups_commit(both: Both) -> None:
+    rows = [["g", both.read.topic, 0, 4], ["gone", both.read.topic, 0, None]]
+    both.groups.active = True
+    await both.cursors._broker.between.answers["groups.committed"](json.dumps(rows).encode())
+    await both.rounds(1)
+    subscription = both.topic.subscriptions[GROUP]
+    assert await both.cursors.offset_of(both.topic, subscription) == 4
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        b"",
+        b"{}",
+        b"1",
+        b"[1]",
+        b'[["g", "t"]]',
+        b'[["g", "t", "0", 1]]',
+        b'[["g", "t", true, 1]]',
+        b"\xff",
+    ],
+)
+async def test_what_cannot_be_read_ends_the_connection(both: Both, asked: bytes) -> None:
+    answers = both.cursors._broker.between.answers
+    for about in ("groups.committed", "groups.look", "groups.move", "groups.forget"):
+        with pytest.raises(ConnectionAbortedError):
+            await answers[about](asked)

@@ -24,27 +24,34 @@ class Read(NamedTuple):
     partition: int
 
 
+class GroupStanding(NamedTuple):
+    """How it stands with a group, and with what it reads of one partition."""
+
+    is_active: bool
+    """Whether it has members."""
+    is_share: bool
+    """Whether it is a share group, which commits nothing (see `magnetar.broker.shares.linked`)."""
+    committed: int | None
+    """The offset that it would go on with."""
+
+
+UNKNOWN = GroupStanding(is_active=True, is_share=False, committed=None)
+"""Of a group whose coordinator cannot tell now: it may have members."""
+
+
 class Groups(Protocol):
-    """What Kafka's side does for others."""
+    """What Kafka's side does for others, whichever broker coordinates the group."""
 
-    def is_active(self, group: str) -> bool:
-        """Whether the group has members."""
-        ...
-
-    def is_share(self, group: str) -> bool:
-        """Whether it is a share group, which commits nothing (see `magnetar.broker.shares.linked`)."""
-        ...
-
-    def committed(self, read: Read) -> int | None:
-        """Return the offset that a group would go on with, or None."""
+    async def look(self, read: Read) -> GroupStanding:
+        """Tell how it stands with a group now."""
         ...
 
     async def move(self, read: Read, offset: int, *, though_active: bool = False) -> None:
-        """Commit for a group, durable on return; raise `GroupIsActive` unless ``though_active``."""
+        """Commit for a group, durable on return; raise `GroupIsActive` unless ``though_active``, or `BrokerError`."""
         ...
 
     async def forget(self, read: Read) -> None:
-        """Forget what a group committed for a partition; raise `GroupIsActive`."""
+        """Forget what a group committed for a partition; raise `GroupIsActive`, or `BrokerError`."""
         ...
 
 
@@ -55,7 +62,7 @@ class Progress:
         self.groups: Groups | None = None
         self.listening = False
         self.joining: Callable[[str], None] = lambda group: None
-        """Called when a member joins a linked group."""
+        """Called when a member joins a linked group, at its coordinator."""
         self._linked = frozenset(linked)
         self._news: dict[Read, int | None] = {}
 

@@ -1,48 +1,91 @@
-"""Kafka's groups as the rest of the broker sees them: whether somebody is there, and how far they are."""
+"""Kafka's groups as the rest of the broker sees them: whether somebody is there, and how far they are.
+
+A group's coordinator may be another broker than the one that has a partition which it reads; that one is asked, of many
+groups in one message of JSON:
+
+    asked     [[group, topic, partition, ...], ...]
+    answered  [{"is": answer} or {"error": why}, ...]
+"""
 
 from __future__ import annotations
 
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
 from magnetar.broker.core import Broker
-from magnetar.broker.progress import GroupIsActive, Read
+from magnetar.broker.errors import BrokerError
+from magnetar.broker.progress import UNKNOWN, GroupIsActive, GroupStanding, Read
+from magnetar.broker.questions import Questions
 from magnetar.kafka.coordinators.facts import MOVED_BY_PULSAR, Committer, OffsetCommit
 from magnetar.kafka.coordinators.groups import GroupCoordinator
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.wire.kafka.errors import ErrorCode
 
+LOOK, MOVE, FORGET = "groups.look", "groups.move", "groups.forget"
 _NEWEST_COMMIT_VERSION = 9
+_AT_ONCE = 500
+_Row = list[Any]
 
 
 class GroupProgress:
-    """Implements `magnetar.broker.progress.Groups` on a coordinator."""
+    """Implements `magnetar.broker.progress.Groups` on a coordinator, and asks those of other brokers."""
 
     def __init__(self, broker: Broker, groups: GroupCoordinator) -> None:
         self._broker = broker
         self._groups = groups
+        self._asked = Questions(broker.background, "asking about groups", self._ask, _AT_ONCE)
+        self._answer(LOOK, 0, self._looked)
+        self._answer(MOVE, 2, self._moved)
+        self._answer(FORGET, 0, self._forgotten)
 
-    def is_active(self, group: str) -> bool:
-        """Whether the group has members; one that is not loaded yet may have some."""
+    async def look(self, read: Read) -> GroupStanding:
+        """Tell how it stands with a group now; one that is not loaded yet may have members."""
+        owner = self._groups.owner_of(read.group)
+        if owner is None:
+            return UNKNOWN
+        if owner.node_id == self._broker.ownership.node_id:
+            return self._look(read)
         try:
-            return bool(self._groups.describe(group).members)
-        except CoordinatorRefused as refused:
-            return refused.code != ErrorCode.GROUP_ID_NOT_FOUND
-
-    def is_share(self, group: str) -> bool:
-        """Whether it is a share group, whose books are kept otherwise (`magnetar.broker.shares.linked`)."""
-        try:
-            return self._groups.share_group(group) is not None
-        except CoordinatorRefused:
-            return False
-
-    def committed(self, read: Read) -> int | None:
-        """Return the offset that a group would go on with, or None."""
-        try:
-            found = self._groups.committed(read.group).get(read.topic, {}).get(read.partition)
-        except CoordinatorRefused:
-            return None
-        return None if found is None else found.offset
+            answer = await self._asked.ask((owner.node_id, LOOK), list(read))
+        except BrokerError:
+            return UNKNOWN
+        return GroupStanding(*answer["is"]) if "is" in answer else UNKNOWN
 
     async def move(self, read: Read, offset: int, *, though_active: bool = False) -> None:
         """Commit for a group; raise `GroupIsActive` if it has members, or is not loaded yet."""
+        if self._is_here(read.group):
+            await self._move(read, offset, though_active=though_active)
+        else:
+            await self._asks(MOVE, [*read, offset, though_active])
+
+    async def forget(self, read: Read) -> None:
+        """Forget what a group committed for a partition; raise `GroupIsActive`."""
+        if self._is_here(read.group):
+            await self._forget(read)
+        else:
+            await self._asks(FORGET, list(read))
+
+    def _is_here(self, group: str) -> bool:
+        owner = self._groups.owner_of(group)
+        return owner is None or owner.node_id == self._broker.ownership.node_id
+
+    # -- of groups that are coordinated here
+
+    def _look(self, read: Read) -> GroupStanding:
+        try:
+            is_active = bool(self._groups.describe(read.group).members)
+        except CoordinatorRefused as refused:
+            is_active = refused.code != ErrorCode.GROUP_ID_NOT_FOUND
+        try:
+            is_share = self._groups.share_group(read.group) is not None
+            found = self._groups.committed(read.group).get(read.topic, {}).get(read.partition)
+        except CoordinatorRefused:
+            return UNKNOWN._replace(is_active=is_active)
+        return GroupStanding(is_active, is_share, None if found is None else found.offset)
+
+    async def _move(self, read: Read, offset: int, *, though_active: bool) -> None:
         topic = self._broker.topic(read.topic)
         commit = OffsetCommit(topic.kafka_name, topic.topic_id, read.partition, offset, -1, MOVED_BY_PULSAR)
         who = Committer(is_broker=though_active)
@@ -53,10 +96,64 @@ class GroupProgress:
                 f"group {read.group} has members; it can be moved when they left"
             ) from refused
 
-    async def forget(self, read: Read) -> None:
-        """Forget what a group committed for a partition; raise `GroupIsActive`."""
+    async def _forget(self, read: Read) -> None:
+        partition = read.topic, read.partition
         try:
-            await self._groups.delete_offsets(read.group, [(read.topic, read.partition)], tell=False)
+            (code,) = await self._groups.delete_offsets(read.group, [partition], tell=False)
         except CoordinatorRefused as refused:
-            if refused.code != ErrorCode.GROUP_ID_NOT_FOUND:
-                raise GroupIsActive(f"group {read.group} has members; its offsets stay") from refused
+            code = refused.code
+        if code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
+            raise GroupIsActive(f"Kafka group {read.group} has members; its offsets stay")
+
+    # -- asking other brokers, and answering them
+
+    async def _asks(self, about: str, row: _Row) -> None:
+        owner = self._groups.owner_of(row[0])
+        if owner is None:
+            raise GroupIsActive(f"group {row[0]} has no coordinator now; try again")
+        answer = await self._asked.ask((owner.node_id, about), row)
+        if "error" in answer:
+            raise GroupIsActive(answer["error"])
+
+    async def _ask(self, whom: tuple[int, str], rows: Sequence[_Row]) -> list[dict[str, Any]]:
+        (node_id, about), ask = whom, self._broker.between.ask
+        if ask is None:
+            raise BrokerError("this broker serves no listener over which brokers ask each other")
+        answers: list[dict[str, Any]] = json.loads(await ask(node_id, about, json.dumps(rows).encode()))
+        return answers
+
+    def _answer(self, about: str, more: int, one: Callable[..., Awaitable[Any]]) -> None:
+        """Have what others ask be answered; ``more`` fields follow group, topic and partition."""
+
+        async def answered(row: _Row) -> dict[str, Any]:
+            try:
+                return {"is": await one(Read(*row[:3]), *row[3:])}
+            except BrokerError as error:
+                return {"error": str(error)}
+
+        async def answer(asked: bytes) -> bytes:
+            try:
+                rows = json.loads(asked)
+                if not isinstance(rows, list) or not all(_is_row(row, more) for row in rows):
+                    raise ValueError
+            except (ValueError, RecursionError):
+                raise ConnectionAbortedError(f"what is asked about {about} cannot be read") from None
+            return json.dumps(await asyncio.gather(*map(answered, rows))).encode()
+
+        self._broker.between.answers[about] = answer
+
+    async def _looked(self, read: Read) -> GroupStanding:
+        return self._look(read)
+
+    async def _moved(self, read: Read, offset: int, though_active: bool) -> None:
+        await self._move(read, offset, though_active=though_active)
+
+    async def _forgotten(self, read: Read) -> None:
+        await self._forget(read)
+
+
+def _is_row(row: object, more: int) -> bool:
+    if not isinstance(row, list) or len(row) != 3 + more:
+        return False
+    kinds = (str, str, int, int, bool)[: len(row)]
+    return all(type(field) is kind for field, kind in zip(row, kinds, strict=True))

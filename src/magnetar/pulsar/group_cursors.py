@@ -5,23 +5,28 @@ tools show it, reset it, delete it, but no consumer may subscribe to it, unless 
 
     the group has members      they read; consumers of the subscription wait; commits move the cursor
     the group has none         consumers are sent what is left; what they acknowledge is committed for the group
+
+A partition's cursors are kept by the broker that has it; a group's coordinator may be another one. What groups commit
+is told to those who keep the cursors, and these ask the coordinator (`magnetar.broker.progress`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any
 from urllib.parse import quote, unquote
 from weakref import WeakKeyDictionary, WeakSet
 
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import BrokerError, TopicNotFound
 from magnetar.broker.ownership import NotOwned
-from magnetar.broker.progress import GroupIsActive, Read
-from magnetar.broker.slices import sliced
+from magnetar.broker.progress import GroupIsActive, GroupStanding, Read
+from magnetar.broker.slices import batched, sliced
 from magnetar.broker.topic import Topic
 from magnetar.ledger.errors import LedgerError, OffsetOutOfRange
 from magnetar.ledger.port import Position
@@ -37,6 +42,10 @@ from magnetar.pulsar.topics import PulsarTopics
 from magnetar.records.errors import RecordsError
 
 _MARKS = "/magnetar/group-cursors"
+_COMMITTED, _JOINING = "groups.committed", "groups.joining"
+_ROWS_AT_ONCE = 500
+_Row = list[Any]
+"""Group, topic, partition, and the offset that was committed or None."""
 _MAX_ROUNDS = 16  # what fails again and again is tried each 16 s
 _log = logging.getLogger("magnetar.pulsar")
 
@@ -65,6 +74,8 @@ class GroupCursors:
         topics.is_groups = self.is_groups
         topics.loading.append(self._load)
         broker.events.topic_deleted.append(self._topic_deleted)
+        broker.between.answers[_COMMITTED] = self._committed_elsewhere
+        broker.between.answers[_JOINING] = self._joining_elsewhere
 
     def is_groups(self, topic: PulsarTopic, name: str) -> bool:
         """Whether a subscription is a group's alone."""
@@ -86,6 +97,8 @@ class GroupCursors:
     async def synchronise(self) -> None:
         """Do what is due, and what could not be done before."""
         self._rounds += 1
+        elsewhere: dict[int, list[_Row]] = {}
+        """What groups of this broker read of partitions that others have, who keep the cursors."""
         news = self._progress.take()
         self._behind.update(news)
         for read in self._failed.keys() & news.keys():
@@ -101,25 +114,67 @@ class GroupCursors:
                     except TopicNotFound:
                         pass
                     except NotOwned as away:
-                        # What groups of this broker read of others' partitions becomes no cursor (yet).
                         if away.owner is None:
                             raise
-                    if self._behind.get(read, offset) == offset:
-                        self._behind.pop(read, None)
+                        elsewhere.setdefault(away.owner.node_id, []).append([*read, offset])
+                        continue
+                    self._has_followed(read, offset)
+        for node_id, rows in elsewhere.items():
+            async with self._trying(
+                node_id, f"cursors on broker {node_id} cannot follow their groups"
+            ) as now:
+                if now:
+                    await self._tell_owner(node_id, rows)
         if self._progress.links:
             await self._link_all()
 
+    def _has_followed(self, read: Read, offset: int | None) -> None:
+        if self._behind.get(read, offset) == offset:
+            self._behind.pop(read, None)
+
+    async def _tell_owner(self, node_id: int, rows: list[_Row]) -> None:
+        """Tell another broker what groups have committed, for the cursors that it keeps; raise ``BrokerError``."""
+        ask = self._broker.between.ask
+        if ask is None:
+            raise BrokerError("brokers ask each other over Kafka's listeners, and there are none")
+        for some in batched(rows, _ROWS_AT_ONCE):
+            await ask(node_id, _COMMITTED, json.dumps(some).encode())
+            for group, topic, partition, offset in some:
+                self._has_followed(Read(group, topic, partition), offset)
+
+    async def _committed_elsewhere(self, asked: bytes) -> bytes:
+        """Take over what groups of another broker have committed: their cursors follow in the next round."""
+        try:
+            rows = json.loads(asked)
+            if not isinstance(rows, list) or len(rows) > _ROWS_AT_ONCE or not all(map(_is_row, rows)):
+                raise ValueError
+        except (ValueError, RecursionError):
+            raise ConnectionAbortedError("what groups committed cannot be read") from None
+        self._behind.update((Read(*row[:3]), row[3]) for row in rows)
+        return b""
+
     async def _link_all(self) -> None:
-        async for topic in sliced(self._topics.all_open()):
-            for name, subscription in list(topic.subscriptions.items()):
-                if subscription.cursor.is_durable and self._progress.is_linked(name):
-                    if self._is_shares(subscription):
-                        await self._follow_books(topic, subscription)
-                        continue
-                    what = f"group {name} cannot follow its subscription on {topic.name}"
-                    async with self._trying((topic.log.name, name), what) as now:
-                        if now:
-                            await self._link(topic, subscription)
+        linked = [
+            (topic, subscription)
+            async for topic in sliced(self._topics.all_open())
+            for name, subscription in topic.subscriptions.items()
+            if subscription.cursor.is_durable and self._progress.is_linked(name)
+        ]
+        for some in batched(linked, _ROWS_AT_ONCE):  # together, as many are asked about in one message
+            standings = await asyncio.gather(*(self._look(topic, each.name) for topic, each in some))
+            async for (topic, subscription), standing in sliced(list(zip(some, standings, strict=True))):
+                if _is_shares(subscription, standing):
+                    await self._follow_books(topic, subscription)
+                    continue
+                what = f"group {subscription.name} cannot follow its subscription on {topic.name}"
+                async with self._trying((topic.log.name, subscription.name), what) as now:
+                    if now:
+                        await self._link(topic, subscription, standing)
+
+    async def _look(self, topic: PulsarTopic, name: str) -> GroupStanding | None:
+        """Tell how it stands with a group; None where Kafka's groups are not served."""
+        groups = self._progress.groups
+        return None if groups is None else await groups.look(_read(topic, name))
 
     @asynccontextmanager
     async def _trying(self, who: object, what: str) -> AsyncIterator[bool]:
@@ -195,12 +250,6 @@ class GroupCursors:
 
     # -- linked names
 
-    def _is_shares(self, subscription: Subscription) -> bool:
-        """Whether it is a share group that it is linked to."""
-        groups = self._progress.groups
-        is_working = isinstance(subscription, Shared) and subscription.link and subscription.link.is_working
-        return bool(is_working) or (groups is not None and groups.is_share(subscription.name))
-
     async def _follow_books(self, topic: PulsarTopic, subscription: Subscription) -> None:
         if subscription.paused:  # for a group of another kind that had the name before
             subscription.go_on()
@@ -210,11 +259,12 @@ class GroupCursors:
                 if now:
                     await subscription.link.follow()
 
-    async def _link(self, topic: PulsarTopic, subscription: Subscription) -> None:
-        groups = self._progress.groups
-        if groups is None:
+    async def _link(
+        self, topic: PulsarTopic, subscription: Subscription, standing: GroupStanding | None
+    ) -> None:
+        if standing is None:
             return
-        active = groups.is_active(subscription.name)
+        active = standing.is_active
         if active and (not subscription.paused or subscription in self._owed):
             await self._hand_over(topic, subscription)
         elif not active and subscription.paused:
@@ -230,8 +280,8 @@ class GroupCursors:
         offset = await self.offset_of(topic, subscription)
         if self._told.get(topic, {}).get(subscription.name) == offset:
             return
-        read = Read(subscription.name, topic.topic.kafka_name, topic.index)
-        if groups.committed(read) != offset:
+        read = _read(topic, subscription.name)
+        if (await groups.look(read)).committed != offset:
             await groups.move(read, offset, though_active=True)
         self._note_told(topic, subscription.name, offset)  # not before: what was refused is told again
 
@@ -247,16 +297,36 @@ class GroupCursors:
             await self._hand_over(topic, subscription)
 
     def _joining(self, group: str) -> None:
-        """A member joins a linked group: its consumers stop now, before the member asks where to begin."""
-        if self._progress.groups is not None and self._progress.groups.is_share(group):
+        """A member joins a linked group here: its consumers stop now, before the member asks where to begin."""
+        self._urgently(f"telling of a member of {group}", self._hand_over_everywhere(group))
+
+    async def _hand_over_everywhere(self, group: str) -> None:
+        groups, between = self._progress.groups, self._broker.between
+        if groups is not None and (await groups.look(Read(group, "", 0))).is_share:
             return  # they work together
+        self._hand_over_here(group)
+        ownership = self._broker.ownership
+        others = [each.node_id for each in ownership.brokers() if each.node_id != ownership.node_id]
+        if between.ask is not None:
+            asking = (between.ask(node_id, _JOINING, group.encode()) for node_id in others)
+            # Who does not hear of it sees the member itself, within a second.
+            await asyncio.gather(*asking, return_exceptions=True)
+
+    async def _joining_elsewhere(self, asked: bytes) -> bytes:
+        self._hand_over_here(asked.decode("utf-8", "replace"))
+        return b""
+
+    def _hand_over_here(self, group: str) -> None:
         for topic in self._topics.all_open():
             subscription = topic.subscriptions.get(group)
             if subscription is not None and subscription.cursor.is_durable and not subscription.paused:
                 what = f"handing {subscription.name} over to the group of its name"
-                task = self._broker.background.once(what, self._hand_over_now(topic, subscription))
-                self._urgent.add(task)
-                task.add_done_callback(self._urgent.discard)
+                self._urgently(what, self._hand_over_now(topic, subscription))
+
+    def _urgently(self, what: str, work: Coroutine[Any, Any, None]) -> None:
+        task = self._broker.background.once(what, work)
+        self._urgent.add(task)
+        task.add_done_callback(self._urgent.discard)
 
     # -- what operators do to a group's cursor
 
@@ -266,7 +336,7 @@ class GroupCursors:
 
         Raises `GroupIsActive`.
         """
-        self.check(topic, subscription.name)
+        await self.check(topic, subscription.name)
         async with self.shares.moving(topic, subscription):
             yield
         await self.moved(topic, subscription)
@@ -274,33 +344,41 @@ class GroupCursors:
     @asynccontextmanager
     async def seeking(self, topic: PulsarTopic, subscription: Subscription) -> AsyncIterator[None]:
         """A consumer moves its cursor; raises `GroupIsActive` if members of a share group work through it as well."""
-        if self._progress.is_linked(subscription.name) and self._is_shares(subscription):
-            self.check(topic, subscription.name)
+        name = subscription.name
+        if self._progress.is_linked(name) and _is_shares(subscription, await self._look(topic, name)):
+            await self.check(topic, name)
         async with self.shares.moving(topic, subscription):
             yield
 
     async def moved(self, topic: PulsarTopic, subscription: Subscription) -> None:
         """An operator moved a cursor: its group goes on from there; raise `GroupIsActive`."""
         groups, name = self._progress.groups, subscription.name
-        if groups is None or not self._has_group(topic, name) or groups.is_share(name):
+        if groups is None or not self._has_group(topic, name):
+            return
+        read = _read(topic, name)
+        if (await groups.look(read)).is_share:
             return
         offset = await self.offset_of(topic, subscription)
-        await groups.move(Read(name, topic.topic.kafka_name, topic.index), offset)
+        await groups.move(read, offset)
         self._note_told(topic, name, offset)
 
-    def check(self, topic: PulsarTopic, name: str) -> None:
+    async def check(self, topic: PulsarTopic, name: str) -> None:
         """Raise `GroupIsActive` if the cursor is that of a group with members."""
-        groups = self._progress.groups
-        if groups is not None and self._has_group(topic, name) and groups.is_active(name):
+        if not self._has_group(topic, name):
+            return
+        standing = await self._look(topic, name)
+        if standing is not None and standing.is_active:
             raise GroupIsActive(f"Kafka group {name} has members; stop them first")
 
     async def deleted(self, topic: PulsarTopic, name: str) -> None:
         """An operator ended a subscription: a group of that name forgets what it committed."""
         groups = self._progress.groups
         await self.shares.deleted(topic, name)
-        if groups is not None and self._has_group(topic, name) and not groups.is_share(name):
-            await groups.forget(Read(name, topic.topic.kafka_name, topic.index))
-            await self._unmark(topic, name)
+        if groups is not None and self._has_group(topic, name):
+            read = _read(topic, name)
+            if not (await groups.look(read)).is_share:
+                await groups.forget(read)
+                await self._unmark(topic, name)
         self._told.get(topic, {}).pop(name, None)
 
     def _has_group(self, topic: PulsarTopic, name: str) -> bool:
@@ -311,6 +389,26 @@ class GroupCursors:
             with contextlib.suppress(NotFound):
                 await self._broker.store.commit([Delete(_mark(topic, name), ANY)])
             topic.group_cursors.discard(name)
+
+
+def _is_shares(subscription: Subscription, standing: GroupStanding | None) -> bool:
+    """Whether it is a share group that a subscription is linked to."""
+    is_working = isinstance(subscription, Shared) and subscription.link and subscription.link.is_working
+    return bool(is_working) or (standing is not None and standing.is_share)
+
+
+def _read(topic: PulsarTopic, group: str) -> Read:
+    return Read(group, topic.topic.kafka_name, topic.index)
+
+
+def _is_row(row: object) -> bool:
+    """Whether it is group, topic, partition, and an offset or None."""
+    return (
+        isinstance(row, list)
+        and [type(each) for each in row[:3]] == [str, str, int]
+        and len(row) == 4
+        and type(row[3]) in (int, type(None))
+    )
 
 
 def _mark(topic: PulsarTopic, name: str) -> str:

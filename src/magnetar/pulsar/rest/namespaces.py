@@ -181,7 +181,7 @@ async def clear_backlog(ask: AdminRequest) -> None:
 async def check_on(ask: AdminRequest, name: PulsarName) -> None:
     topic = await opened(ask, name)
     for subscription in _meant(ask, topic):
-        ask.services.groups.check(topic, subscription.name)
+        await ask.services.groups.check(topic, subscription.name)
 
 
 @part

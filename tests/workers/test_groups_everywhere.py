@@ -1,0 +1,172 @@
+"""Kafka's groups as Pulsar's tools see them, and linked names, where a group's coordinator is another worker's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pulsar
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.waiting import until
+from tests.workers.house import PARTITIONS, House
+
+pytestmark = [pytest.mark.slow]
+EACH = 50
+GROUPS = [f"group-{number}" for number in range(6)]
+"""So many that each worker coordinates some."""
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    settings = ("linked.subscriptions=linked", "group.initial.rebalance.delay.ms=0")
+    given = [word for setting in settings for word in ("--set", setting)]
+    with House(tmp_path_factory.mktemp("workers") / "data", 2, *given) as house:
+        yield house
+    assert "Traceback" not in house.log.read_text()
+
+
+@pytest.fixture
+def http(house: House) -> Iterator[httpx.Client]:
+    with httpx.Client(
+        base_url=f"{house.served['http'][0]}/admin/v2/persistent/public/default/", timeout=60
+    ) as made:
+        yield made
+
+
+def filled(house: House, topic: str) -> None:
+    """Make a topic, some of whose partitions each worker has, with as many messages in each."""
+    house.make_topic(topic)
+    house.until_shared(topic)
+    producer = Producer({"bootstrap.servers": house.address})
+    for number in range(EACH * PARTITIONS):
+        producer.produce(topic, b"%d" % number, partition=number % PARTITIONS)
+        if number % PARTITIONS == PARTITIONS - 1:
+            producer.flush()  # an entry each: that is what backlogs count
+
+
+def consumer_of(house: House, group: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": house.address,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": 6000,
+        }
+    )
+
+
+def commit(house: House, group: str, topic: str, offset: int) -> None:
+    consumer = consumer_of(house, group)
+    consumer.commit(
+        offsets=[TopicPartition(topic, each, offset) for each in range(PARTITIONS)], asynchronous=False
+    )
+    consumer.close()
+
+
+def committed(house: House, group: str, topic: str) -> list[int]:
+    consumer = consumer_of(house, group)
+    try:
+        found = consumer.committed([TopicPartition(topic, each) for each in range(PARTITIONS)], timeout=10)
+        return [each.offset for each in found]
+    finally:
+        consumer.close()
+
+
+def coordinators(house: House) -> set[int]:
+    admin = AdminClient({"bootstrap.servers": house.address})
+    told = admin.describe_consumer_groups(GROUPS)
+    return {each.result().coordinator.id for each in told.values()}
+
+
+def backlogs(http: httpx.Client, topic: str, name: str) -> list[Any]:
+    found = http.get(f"{topic}/partitioned-stats").raise_for_status().json()["partitions"]
+    each = [found[f"persistent://public/default/{topic}-partition-{number}"] for number in range(PARTITIONS)]
+    return [stats["subscriptions"].get(name, {}).get("msgBacklog") for stats in each]
+
+
+def test_groups_are_seen_skipped_reset_and_ended_whoever_coordinates_them(
+    house: House, http: httpx.Client
+) -> None:
+    filled(house, "seen")
+    for group in GROUPS:
+        commit(house, group, "seen", 20)
+    assert coordinators(house) == {0, 1}
+    for group in GROUPS:
+        until(lambda group=group: backlogs(http, "seen", group) == [EACH - 20] * PARTITIONS)
+        http.post(f"seen/subscription/{group}/skip_all").raise_for_status()
+        assert committed(house, group, "seen") == [EACH] * PARTITIONS
+        http.post(f"seen/subscription/{group}/resetcursor/0").raise_for_status()
+        assert committed(house, group, "seen") == [0] * PARTITIONS
+        http.delete(f"seen/subscription/{group}").raise_for_status()
+        assert committed(house, group, "seen") == [-1001] * PARTITIONS
+        assert backlogs(http, "seen", group) == [None] * PARTITIONS
+    for group in GROUPS:
+        commit(house, group, "seen", 5)
+        until(lambda group=group: backlogs(http, "seen", group) == [EACH - 5] * PARTITIONS)
+        house.admin.delete_consumer_groups([group])[group].result()
+        until(lambda group=group: backlogs(http, "seen", group) == [None] * PARTITIONS)
+
+
+def test_groups_with_members_are_not_moved(house: House, http: httpx.Client) -> None:
+    filled(house, "busy")
+    for group in GROUPS[:4]:
+        consumer = consumer_of(house, group)
+        consumer.subscribe(["busy"])
+        read(consumer, EACH * PARTITIONS)
+        consumer.commit(asynchronous=False)
+        until(lambda group=group: backlogs(http, "busy", group) == [0] * PARTITIONS)
+        for method, path in (("POST", "skip_all"), ("POST", "resetcursor/0"), ("DELETE", "")):
+            refused = http.request(method, f"busy/subscription/{group}/{path}".rstrip("/"))
+            assert (refused.status_code, "has members" in refused.text) == (412, True), (group, path)
+        consumer.close()
+    assert committed(house, GROUPS[0], "busy") == [EACH] * PARTITIONS
+
+
+def read(consumer: Consumer, count: int) -> list[int]:
+    found: list[int] = []
+    while len(found) < count:
+        message = consumer.poll(30)
+        assert message is not None, f"only {found}"
+        assert message.error() is None
+        found.append(int(message.value()))
+    return found
+
+
+def test_a_linked_name_is_handed_over_and_back(house: House, http: httpx.Client) -> None:
+    """Its partitions are on both workers, and its coordinator is one of them."""
+    filled(house, "handed")
+    everything = set(range(EACH * PARTITIONS))
+    client = pulsar.Client(house.served["pulsar"][0])
+    worker = client.subscribe("handed", "linked", initial_position=pulsar.InitialPosition.Earliest)
+    done = set()
+    for _ in range(EACH * PARTITIONS // 2):
+        message = worker.receive(30_000)
+        done.add(int(message.data()))
+        worker.acknowledge_cumulative(message)
+    worker.close()
+    wanted = [sum(each % PARTITIONS == partition for each in done) for partition in range(PARTITIONS)]
+    until(lambda: committed(house, "linked", "handed") == wanted)
+    consumer = consumer_of(house, "linked")
+    consumer.subscribe(["handed"])
+    left = everything - done
+    first = read(consumer, len(left) // 2)
+    assert set(first) <= left
+    assert len(set(first)) == len(first)
+    waits = client.subscribe("handed", "linked")
+    consumer.commit(asynchronous=False)
+    with pytest.raises(pulsar.Timeout):
+        waits.receive(1500)  # the group has members
+    consumer.close()
+    rest = left - set(first)
+    while rest:
+        message = waits.receive(30_000)
+        rest.discard(int(message.data()))
+        assert int(message.data()) in left - set(first)
+        waits.acknowledge_cumulative(message)
+    until(lambda: committed(house, "linked", "handed") == [EACH] * PARTITIONS)
+    client.close()
