@@ -17,6 +17,7 @@ from magnetar.metadata import MetadataStore
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.dispatch.wanted import Wanted
+from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.rest import topics as rest_topics
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.pulsar.topics import PulsarTopics
@@ -68,15 +69,10 @@ async def test_when_the_broker_ends(acknowledged: Acknowledged) -> None:
     assert await acknowledged.kept() == 1
 
 
-async def test_when_the_topic_is_unloaded(
-    acknowledged: Acknowledged, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def every(ask: object) -> list[PulsarTopic]:
-        return [acknowledged.topic]
-
-    monkeypatch.setattr(rest_topics, "every", every)
-    services = SimpleNamespace(broker=acknowledged.house.services.broker)
-    await rest_topics.unload(cast(Any, SimpleNamespace(services=services, topic="t")))
+async def test_when_the_topic_is_unloaded(acknowledged: Acknowledged) -> None:
+    services = SimpleNamespace(broker=acknowledged.house.services.broker, topics=acknowledged.topics)
+    name = PulsarName(acknowledged.topic.topic.name)
+    await rest_topics.unload(cast(Any, SimpleNamespace(services=services, topic=name)))
     assert acknowledged.topic.log not in services.broker.engine.opened()
     assert await acknowledged.kept() == 1
 
