@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from magnetar.broker.auth.authentication import Principal
 from magnetar.broker.background import Background
 from magnetar.broker.errors import BrokerError, TopicNotFound
 from magnetar.broker.ownership import NotOwned, Owned
@@ -29,7 +30,7 @@ async def who(ask: AdminRequest, name: PulsarName) -> list[Any]:
     await broker.doing(name)
     if broker.owners[name.partition] != broker.number:
         raise NotOwned(str(name), Owned(broker.owners[name.partition], 1))
-    return [broker.number, dict(ask.path), dict(ask.query), ask.body.decode(), ask.domain]
+    return [broker.number, dict(ask.path), dict(ask.query), ask.body.decode(), ask.domain, ask.principal.role]
 
 
 class Broker:
@@ -69,7 +70,7 @@ class Broker:
     def request(self) -> AdminRequest:
         path = {"tenant": "public", "namespace": "default", "topic": "t"}
         return AdminRequest(
-            path, {"force": "true"}, {}, b'"\xc3\xa9"', cast(Any, self), cast(Any, None), NOWHERE
+            path, {"force": "true"}, {}, b'"\xc3\xa9"', cast(Any, self), Principal("ann", "token"), NOWHERE
         )
 
 
@@ -91,7 +92,7 @@ async def test_each_does_its_own_and_is_told_all_that_was_asked(
     found = await of_names(ask, who, NAMES)
     assert list(found) == NAMES
     for owner, told in zip(owners, found.values(), strict=True):
-        assert told == [owner, dict(ask.path), {"force": "true"}, '"é"', "persistent"]
+        assert told == [owner, dict(ask.path), {"force": "true"}, '"é"', "persistent", "ann"]
     assert pair[1].asked == [20, 20, 10]
     assert pair[1].opened == NAMES[1::2]
 

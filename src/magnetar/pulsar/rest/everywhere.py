@@ -3,8 +3,11 @@
 The broker that was asked does its own part, and asks the others for theirs as they ask each other about anything
 (`magnetar.broker.between_brokers`), of some partitions in one message of JSON:
 
-    asked     {"part": name, "path": {...}, "query": {...}, "body": text, "domain": which, "partitions": [name, ...]}
+    asked     {"part": name, "path": {...}, "query": {...}, "body": text, "domain": which, "role": whose,
+               "partitions": [name, ...]}
     answered  [{"is": answer} or {"status": HTTP status, "reason": words} or {"moved": true}, ...]
+
+A transaction coordinator goes by the name of its partition of ``transaction_coordinator_assign``, as with Pulsar.
 
 Whoever asks was admitted by the broker that was asked first; the others do as they are told. (Pulsar's brokers are
 clients of each other's admin REST for this.)
@@ -107,7 +110,11 @@ async def _by_owner(ask: AdminRequest, names: Sequence[str]) -> dict[int, list[s
     ownership, found = ask.services.broker.ownership, defaultdict(list)
     async for name in sliced(names):
         parsed = PulsarName.parse(name)
-        owner = ownership.owner(parsed.topic, parsed.partition or 0)
+        topic, number = parsed.topic, parsed.partition or 0
+        if parsed.finds_coordinator and ask.services.transactions is not None:
+            owner = ask.services.transactions.coordinator.owner(number)
+        else:
+            owner = ownership.owner(topic, number)
         found[ownership.node_id if owner is None else owner.node_id].append(name)
     return found
 
@@ -140,6 +147,7 @@ async def _there(ask: AdminRequest, node_id: int, part: Part, names: Sequence[st
             "query": dict(ask.query),
             "body": ask.body.decode("latin-1"),
             "domain": ask.domain,
+            "role": ask.principal.role,
             "partitions": list(some),
         }
         try:
@@ -179,7 +187,7 @@ def answer_others(services: PulsarServices, address: Callable[[], Address]) -> N
                 {},
                 given["body"].encode("latin-1"),
                 services,
-                Principal("", "another broker"),
+                Principal(given["role"], "another broker"),
                 address(),
                 given["domain"],
             )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 from magnetar.broker.auth.authorization import Right, may
+from magnetar.broker.ownership import NotOwned
 from magnetar.broker.transactions import (
-    CoordinatorNotFound,
     PulsarTransaction,
     TransactionNotFound,
     TxnId,
@@ -19,10 +19,15 @@ from magnetar.broker.transactions import (
 from magnetar.ledger.port import Position
 from magnetar.pulsar.dispatch.pending_acks import PendingAcks
 from magnetar.pulsar.errors import SubscriptionNotFound
+from magnetar.pulsar.names import COORDINATOR_ASSIGN, PulsarName, partition_name
+from magnetar.pulsar.rest.everywhere import of_names, part_without_opening
 from magnetar.pulsar.rest.request import AdminRequest, RequiredLevel, RestError, RestRoute, address_of
-from magnetar.pulsar.rest.topics import one
+from magnetar.pulsar.rest.topics import found, one
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.pulsar.transactions.service import TransactionService
+
+_NOT_OPEN = {"startPosition": None, "aborted": False}
+"""What is told of a transaction in a partition that is not open."""
 
 
 def _service(ask: AdminRequest) -> TransactionService:
@@ -34,6 +39,33 @@ def _service(ask: AdminRequest) -> TransactionService:
 
 def _txn(ask: AdminRequest) -> TxnId:
     return TxnId(ask.number("most"), ask.number("least"))
+
+
+def _name(number: int) -> str:
+    return partition_name(COORDINATOR_ASSIGN, number)
+
+
+def _wanted(ask: AdminRequest) -> list[str]:
+    """Return the coordinator that the query names, or all; raise ``CoordinatorNotFound``."""
+    coordinator = _service(ask).coordinator
+    if "coordinatorId" in ask.query:
+        coordinator.owner(ask.number("coordinatorId"))
+        return [_name(ask.number("coordinatorId"))]
+    return [_name(number) for number in range(coordinator.coordinators)]
+
+
+def _all(ask: AdminRequest, name: PulsarName) -> list[PulsarTransaction]:
+    """Return a coordinator's transactions; raise ``NotOwned`` for one that another broker has."""
+    number = name.partition or 0
+    _check_mine(ask, number)
+    return list(_service(ask).coordinator.all(number))
+
+
+def _check_mine(ask: AdminRequest, number: int) -> None:
+    """Raise ``NotOwned`` for a coordinator that another broker has, ``CoordinatorNotFound`` for one that is not."""
+    owner = _service(ask).coordinator.owner(number)
+    if owner is not None and owner.node_id != ask.services.broker.ownership.node_id:
+        raise NotOwned(f"Transaction coordinator {number}", owner)
 
 
 async def coordinators(ask: AdminRequest) -> list[dict[str, Any]]:
@@ -49,22 +81,18 @@ async def coordinators(ask: AdminRequest) -> list[dict[str, Any]]:
 
 async def coordinator_stats(ask: AdminRequest) -> dict[str, Any]:
     """Return how coordinators are: of one, by its number, or of all that this broker has."""
-    coordinator = _service(ask).coordinator
+    stats = await of_names(ask, stats_on, _wanted(ask))
     if "coordinatorId" in ask.query:
-        return await _stats_of(ask, ask.number("coordinatorId"))
-    found = {}
-    for number in range(coordinator.coordinators):
-        try:
-            found[str(number)] = await _stats_of(ask, number)
-        except CoordinatorNotFound:
-            continue  # another broker has it, and tells
-    return found
+        (found,) = stats.values()
+        return dict(found)
+    return {str(PulsarName.parse(name).partition): each for name, each in stats.items()}
 
 
-async def _stats_of(ask: AdminRequest, number: int) -> dict[str, Any]:
-    coordinator = _service(ask).coordinator
-    numbers = [each.txn.least for each in coordinator.all(number)]
-    going = [each for each in coordinator.all(number) if not each.ended_ms]
+@part_without_opening
+async def stats_on(ask: AdminRequest, name: PulsarName) -> dict[str, Any]:
+    transactions = _all(ask, name)
+    numbers = [each.txn.least for each in transactions]
+    going = [each for each in transactions if not each.ended_ms]
     return {
         "state": "Ready",
         "leastSigBits": max(numbers, default=-1),
@@ -78,14 +106,15 @@ async def _stats_of(ask: AdminRequest, number: int) -> dict[str, Any]:
 async def internal_stats(ask: AdminRequest) -> dict[str, Any]:
     """Return where a coordinator keeps its transactions: in a partition of ``__transaction_state``."""
     number = ask.number("coordinator")
-    _service(ask).coordinator.check(number)
+    _service(ask).coordinator.owner(number)  # that there is one, on whichever broker
     return {"transactionLogStats": {"managedLedgerName": f"__transaction_state-{number}"}}
 
 
 async def metadata(ask: AdminRequest) -> dict[str, Any]:
     """Return a transaction: its state and, of the topics that it is about, those that whoever asks may see."""
-    service = _service(ask)
-    return await _described(ask, service, service.coordinator.find(_txn(ask)))
+    service, txn = _service(ask), _txn(ask)
+    _check_mine(ask, txn.most)
+    return await _described(ask, service, service.coordinator.find(txn))
 
 
 async def _described(
@@ -120,9 +149,21 @@ async def _described(
 
 
 async def _in_buffer(ask: AdminRequest, where: TxnPartition, txn: TxnId) -> dict[str, Any]:
-    topic = ask.services.broker.get(where.topic)
-    found = None if topic is None else ask.services.topics.opened(topic, where.partition)
-    return {"startPosition": None, "aborted": False} if found is None else await _buffered(found, txn)
+    name = _service(ask).name_of(where)
+    asked = replace(ask, query={"most": str(txn.most), "least": str(txn.least)})
+    try:
+        (found,) = (await of_names(asked, buffer_on, [name])).values()
+    except RestError:  # its broker is not there now: nothing is known of it
+        return _NOT_OPEN
+    return dict(found)
+
+
+@part_without_opening
+async def buffer_on(ask: AdminRequest, name: PulsarName) -> dict[str, Any]:
+    topic = ask.services.topics.find(name)
+    found = None if topic is None else ask.services.topics.opened(topic, name.partition or 0)
+    txn = TxnId(int(ask.query["most"]), int(ask.query["least"]))
+    return _NOT_OPEN if found is None else await _buffered(found, txn)
 
 
 async def _buffered(topic: PulsarTopic, txn: TxnId) -> dict[str, Any]:
@@ -154,16 +195,21 @@ def _in_pending_acks(
 
 async def slow(ask: AdminRequest) -> dict[str, Any]:
     """Return the transactions that are open for longer than so many milliseconds, by id."""
-    service, least_ms = _service(ask), ask.number("timeout")
-    numbers = range(service.coordinator.coordinators)
-    if "coordinatorId" in ask.query:
-        numbers = range(ask.number("coordinatorId"), ask.number("coordinatorId") + 1)
-    now_ms, found = ask.services.clock(), {}
-    for number in numbers:
-        for each in service.coordinator.all(number):
-            await asyncio.sleep(0)
-            if not each.ended_ms and now_ms - each.start_ms > least_ms:
-                found[str(each.txn)] = await _described(ask, service, each)
+    ask.number("timeout")
+    found: dict[str, Any] = {}
+    for each in (await of_names(ask, slow_on, _wanted(ask))).values():
+        found |= each
+    return found
+
+
+@part_without_opening
+async def slow_on(ask: AdminRequest, name: PulsarName) -> dict[str, Any]:
+    service, least_ms, now_ms = _service(ask), ask.number("timeout"), ask.services.clock()
+    found = {}
+    for each in _all(ask, name):
+        await asyncio.sleep(0)
+        if not each.ended_ms and now_ms - each.start_ms > least_ms:
+            found[str(each.txn)] = await _described(ask, service, each)
     return found
 
 
@@ -175,11 +221,21 @@ async def in_buffer(ask: AdminRequest) -> dict[str, Any]:
 
 async def in_pending_ack(ask: AdminRequest) -> dict[str, Any]:
     """Return what a transaction has acknowledged in a subscription."""
-    service, topic = _service(ask), await one(ask)
-    _subscription(ask, topic)
-    where = TxnPartition(topic.topic.kafka_name, topic.index)
-    service.coordinator.find(_txn(ask))
-    return _in_pending_acks(service, _txn(ask), ask.path["subscription"], where)
+    _subscription(ask, await one(ask))
+    (found,) = (await of_names(ask, in_pending_ack_on, [_name(_txn(ask).most)])).values()
+    return dict(found)
+
+
+@part_without_opening
+async def in_pending_ack_on(ask: AdminRequest, name: PulsarName) -> dict[str, Any]:
+    service, txn = _service(ask), _txn(ask)
+    _check_mine(ask, txn.most)
+    service.coordinator.find(txn)
+    return _in_pending_acks(service, txn, ask.path["subscription"], _where(ask))
+
+
+def _where(ask: AdminRequest) -> TxnPartition:
+    return TxnPartition(found(ask).kafka_name, ask.topic.partition or 0)
 
 
 async def buffer_stats(ask: AdminRequest) -> dict[str, Any]:
@@ -202,20 +258,27 @@ async def buffer_stats(ask: AdminRequest) -> dict[str, Any]:
 
 async def pending_ack_stats(ask: AdminRequest) -> dict[str, Any]:
     """Return how many entries of a subscription open transactions have acknowledged."""
-    service, topic = _service(ask), await one(ask)
-    held = _subscription(ask, topic)
-    open_here = Counter(
-        txn
-        for txn, of, _ in service.coordinator.acks_on(topic.topic.kafka_name, topic.index)
-        if of.subscription == ask.path["subscription"]
-    )
+    held = _subscription(ask, await one(ask))
+    of_coordinators = await of_names(ask, acknowledging_on, _wanted(ask))
+    ongoing = {txn for each in of_coordinators.values() for txn in each}
     return {
-        "state": "Ready" if open_here else "None",
-        "ongoingTxnSize": len(open_here),
+        "state": "Ready" if ongoing else "None",
+        "ongoingTxnSize": len(ongoing),
         "pendingAcks": len(held),
         "recoverStartTime": 0,
         "recoverEndTime": 0,
     }
+
+
+@part_without_opening
+async def acknowledging_on(ask: AdminRequest, name: PulsarName) -> list[str]:
+    """The transactions of a coordinator that have acknowledged something in the subscription of the path."""
+    _check_mine(ask, name.partition or 0)
+    return [
+        str(txn)
+        for txn, of, _ in _service(ask).coordinator.acks_on(*_where(ask))
+        if of.subscription == ask.path["subscription"] and txn.most == name.partition
+    ]
 
 
 async def position_in_pending_ack(ask: AdminRequest) -> dict[str, str]:
@@ -239,6 +302,7 @@ def _subscription(ask: AdminRequest, topic: PulsarTopic) -> PendingAcks:
 async def abort(ask: AdminRequest) -> None:
     """Abort a transaction."""
     coordinator, txn = _service(ask).coordinator, _txn(ask)
+    _check_mine(ask, txn.most)
     if coordinator.find(txn).status is not TxnStatus.OPEN:
         raise TransactionNotFound(f"transaction {txn} is not open")
     await coordinator.end(txn, committed=False)
