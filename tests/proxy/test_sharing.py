@@ -104,6 +104,23 @@ def test_what_a_member_releases_comes_again_and_what_it_rejects_does_not(proxy: 
     }
 
 
+def test_who_wants_no_bytes_gets_no_records(proxy: ProxyProcess) -> None:
+    fill(proxy, "no-bytes", 40)
+    settings = {"bootstrap.servers": proxy.kafka, "group.id": "no-bytes"}
+    nothing = ShareConsumer({**settings, "fetch.max.bytes": 0, "message.max.bytes": 1000})
+    nothing.subscribe(["no-bytes"])
+    assert [message for _ in range(6) for message in nothing.poll(0.5)] == []
+    nothing.close()
+    member = ShareConsumer(settings)
+    member.subscribe(["no-bytes"])
+    found: set[int] = set()
+    deadline = time.monotonic() + PATIENCE_S
+    while len(found) < 40 and time.monotonic() < deadline:
+        found |= {int(each.value()) for each in member.poll(0.5)}
+    assert found == set(range(40))
+    member.close()
+
+
 @pytest.mark.parametrize("kind", ["fetch", "forget", "acknowledge"])
 def test_more_rows_than_a_session_has_partitions_are_refused(proxy: ProxyProcess, kind: str) -> None:
     host, _, port = proxy.kafka.rpartition(":")
