@@ -435,7 +435,9 @@ def _fetches(
             share_session_epoch=leading.next_epoch(),
             max_wait_ms=wait_ms if asks else 0,
             # Who wants no bytes gets no records; who wants some has a first one from each, however large.
-            max_bytes=max(min(request.max_bytes, MOST_BYTES) // count, 1) if asks and request.max_bytes else 0,
+            max_bytes=max(min(request.max_bytes, MOST_BYTES) // count, 1)
+            if asks and request.max_bytes
+            else 0,
             max_records=records if asks else 0,
             topics=_topics(
                 {**dict.fromkeys(added, ()), **cut.get(owner, {})},
