@@ -242,6 +242,13 @@ async def test_consumers_stop_for_a_member_of_another_brokers_group(both: Both) 
     assert both.groups.offsets == {both.read: 3}
 
 
+async def test_consumers_of_a_name_that_is_not_linked_do_not_stop(both: Both) -> None:
+    await both.topic.subscription(Wanted("apart", SubType.Exclusive))
+    await both.cursors._broker.between.answers["groups.joining"](b"apart")
+    assert not both.cursors._urgent
+    assert not both.topic.subscriptions["apart"].paused
+
+
 async def test_what_is_committed_for_another_brokers_partition_is_told_there_until_it_hears(
     both: Both, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,6 +290,7 @@ async def test_cursors_follow_what_another_brokers_groups_commit(both: Both) -> 
         b'[["g", "t"]]',
         b'[["g", "t", "0", 1]]',
         b'[["g", "t", true, 1]]',
+        b'[["g", "t", 0]' + b', ["g", "t", 0]' * 500 + b"]",
         b"\xff",
     ],
 )

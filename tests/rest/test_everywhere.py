@@ -74,6 +74,11 @@ class Broker:
         )
 
 
+def asking(names: object, part: str = "test_everywhere.who") -> bytes:
+    asked = {"part": part, "path": {}, "query": {}, "body": "", "domain": "persistent", "role": ""}
+    return json.dumps({**asked, "partitions": names}).encode()
+
+
 @pytest.fixture
 def owners() -> list[int]:
     return [number % 2 for number in range(len(NAMES))]
@@ -187,7 +192,15 @@ async def test_who_is_silent_or_late_is_told_of(pair: list[Broker], monkeypatch:
 
 
 @pytest.mark.parametrize(
-    "asked", [b"", b"[]", b"{}", b"\xff", b'{"part": "no.such", "partitions": []}', b"[" * 100_000]
+    "asked",
+    [
+        *(b"", b"[]", b"{}", b"\xff", b"[" * 100_000),
+        asking([], part="no.such"),
+        asking(NAMES),  # more than anybody asks about at once
+        asking([7]),
+        asking(["persistent://a/b/c/d/e"]),
+        asking("persistent://public/default/t"),
+    ],
 )
 async def test_what_cannot_be_read_ends_the_connection(pair: list[Broker], asked: bytes) -> None:
     with pytest.raises(ConnectionAbortedError):

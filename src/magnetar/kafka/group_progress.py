@@ -134,7 +134,9 @@ class GroupProgress:
         async def answer(asked: bytes) -> bytes:
             try:
                 rows = json.loads(asked)
-                if not isinstance(rows, list) or not all(_is_row(row, more) for row in rows):
+                if not isinstance(rows, list) or len(rows) > _AT_ONCE:
+                    raise ValueError
+                if not all(_is_row(row, more) for row in rows):
                     raise ValueError
             except (ValueError, RecursionError):
                 raise ConnectionAbortedError(f"what is asked about {about} cannot be read") from None

@@ -313,7 +313,9 @@ class GroupCursors:
             await asyncio.gather(*asking, return_exceptions=True)
 
     async def _joining_elsewhere(self, asked: bytes) -> bytes:
-        self._hand_over_here(asked.decode("utf-8", "replace"))
+        group = asked.decode("utf-8", "replace")
+        if self._progress.is_linked(group):  # of a subscription that is not, nobody would say that it goes on
+            self._hand_over_here(group)
         return b""
 
     def _hand_over_here(self, group: str) -> None:

@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from magnetar.broker.auth.authentication import Principal
-from magnetar.broker.errors import BrokerError
+from magnetar.broker.errors import BrokerError, InvalidTopic
 from magnetar.broker.ownership import NotOwned
 from magnetar.broker.slices import batched, sliced
 from magnetar.broker.topic import Topic
@@ -181,6 +181,10 @@ def answer_others(services: PulsarServices, address: Callable[[], Address]) -> N
         try:
             given = json.loads(asked)
             names, part = given["partitions"], _PARTS[given["part"]]
+            if not isinstance(names, list) or len(names) > _AT_ONCE:
+                raise ValueError
+            for name in names:
+                PulsarName.parse(name)
             ask = AdminRequest(
                 given["path"],
                 given["query"],
@@ -191,7 +195,7 @@ def answer_others(services: PulsarServices, address: Callable[[], Address]) -> N
                 address(),
                 given["domain"],
             )
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidTopic):
             raise ConnectionAbortedError("what is asked about partitions cannot be read") from None
         # Not given up after that time, as nobody knows what of it is done; whoever asks next must not wait for it.
         work = services.broker.background.once("another broker's request", _here(ask, part, names))
