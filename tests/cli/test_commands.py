@@ -208,12 +208,13 @@ class TestGroups:
         reader = operator.start("consume", "cli-short-lived", "-g", group)
         try:
             operator.until(lambda: "Stable" in operator.run("group", "describe", group).out)
+            reader.send_signal(signal.SIGSTOP)  # it would see that the topic is gone, and read nothing
             operator.ok("topic", "delete", "cli-short-lived")
             told = operator.run("group", "describe", group, "--json").value
             assert (told["partitions"][0]["end"], told["total_lag"]) == (None, 0)
             assert operator.run("why", "group", group, "--json").value["reason"] == "no-topic"
         finally:
-            reader.terminate()
+            reader.kill()
             reader.wait()
 
     def test_seek_needs_one_place(self, operator: Operator) -> None:

@@ -139,7 +139,7 @@ def test_a_batch_that_takes_long_to_check_holds_up_nobody(
             answered += 1
             time.sleep(0.01)
     assert codes == [0]
-    assert answered > 3, "one before it and one behind it are answered anyway"
+    assert answered > 2, "one before it and one behind it are answered anyway"
 
 
 def test_without_acks_a_lie_ends_the_connection(target: BrokerProcess, wire: Wire, topic: str) -> None:
