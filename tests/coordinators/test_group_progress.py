@@ -9,12 +9,15 @@ from typing import Any, cast
 import pytest
 
 from magnetar.broker.background import Background
+from magnetar.broker.between_brokers import BetweenBrokers
 from magnetar.broker.errors import BrokerError
 from magnetar.broker.ownership import Owned
 from magnetar.broker.progress import UNKNOWN, GroupIsActive, GroupStanding, Read
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.group_progress import GroupProgress
 from magnetar.kafka.handlers.between_brokers import between_brokers
 from magnetar.wire.kafka.between_brokers import BetweenBrokersRequest
+from magnetar.wire.kafka.errors import ErrorCode
 
 READ = Read("g", "t", 3)
 
@@ -26,13 +29,18 @@ class Elsewhere:
         self.owner: Owned | None = Owned(2, 1)
         self.asked: list[tuple[int, str, Any]] = []
         self.answers: list[dict[str, Any]] | Exception = []
+        between = BetweenBrokers(lambda: False)
+        between.way = self._ask
         broker = SimpleNamespace(
-            background=Background(),
-            ownership=SimpleNamespace(node_id=1),
-            between=SimpleNamespace(ask=self._ask, answers={}),
+            background=Background(), ownership=SimpleNamespace(node_id=1), between=between
         )
-        groups = SimpleNamespace(owner_of=lambda group: self.owner)
+        groups = SimpleNamespace(
+            owner_of=lambda group: self.owner, describe=self._refuse, share_group=self._refuse
+        )
         self.progress = GroupProgress(cast(Any, broker), cast(Any, groups))
+
+    def _refuse(self, group: str) -> None:
+        raise CoordinatorRefused(ErrorCode.NOT_COORDINATOR)  # as one that coordinates none does
 
     async def _ask(self, node_id: int, about: str, asked: bytes) -> bytes:
         self.asked.append((node_id, about, json.loads(asked)))
@@ -78,17 +86,14 @@ async def test_a_group_whose_coordinator_is_silent_may_have_members() -> None:
 
 @pytest.mark.parametrize(("brokers", "about"), [(1, "groups.look"), (2, "no.such")])
 async def test_nobody_asks_a_broker_that_is_alone_nor_what_nobody_answers(brokers: int, about: str) -> None:
-    async def answer(asked: bytes) -> bytes:
-        return b"answered"
+    async def answer(asked: object) -> str:
+        return f"answered {asked}"
 
-    broker = SimpleNamespace(
-        ownership=SimpleNamespace(brokers=lambda: [None] * brokers),
-        between=SimpleNamespace(answers={"groups.look": answer}),
-    )
-    context = cast(Any, SimpleNamespace(kafka=SimpleNamespace(broker=broker)))
+    between = BetweenBrokers(lambda: brokers == 1)
+    between.answer("groups.look", lambda asked: asked, answer)
+    context = cast(Any, SimpleNamespace(kafka=SimpleNamespace(broker=SimpleNamespace(between=between))))
     with pytest.raises(ConnectionAbortedError):
-        await between_brokers(BetweenBrokersRequest(about, b""), context)
+        await between_brokers(BetweenBrokersRequest(about, b"7"), context)
     if brokers > 1:
-        assert (
-            await between_brokers(BetweenBrokersRequest("groups.look", b""), context)
-        ).answer == b"answered"
+        answered = await between_brokers(BetweenBrokersRequest("groups.look", b"7"), context)
+        assert answered.answer == b'"answered 7"'

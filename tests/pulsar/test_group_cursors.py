@@ -56,6 +56,7 @@ class Both:
         self.progress = house.services.broker.progress
         self.progress._linked = frozenset([GROUP])
         self.cursors = GroupCursors(house.services.broker, topics)
+        house.services.broker.between._is_alone = lambda: False
         self.groups = self.progress.groups = Groups()
         self.topic = topic
         self.read = Read(GROUP, topic.topic.kafka_name, 0)
@@ -210,13 +211,13 @@ class Others:
         broker = both.cursors._broker
         known = [*broker.ownership.brokers(), BrokerInfo(7)]
         monkeypatch.setattr(broker.ownership, "brokers", lambda: known)
-        monkeypatch.setattr(broker.between, "ask", self._ask)
+        monkeypatch.setattr(broker.between, "way", self._ask)
 
     async def _ask(self, node_id: int, about: str, asked: bytes) -> bytes:
         self.asked.append((node_id, about, asked))
         if self.error is not None:
             raise self.error
-        return b""
+        return b"null"
 
 
 async def test_a_member_that_joins_is_told_of_to_all_brokers(
@@ -229,22 +230,46 @@ async def test_a_member_that_joins_is_told_of_to_all_brokers(
     both.groups.active = True
     both.progress.joining_group(GROUP)
     await asyncio.gather(*both.cursors._urgent)
-    assert others.asked == [(7, "groups.joining", b"g")]
+    assert others.asked == [(7, "groups.joining", b'"g"')]
     assert both.topic.subscriptions[GROUP].paused
 
 
 async def test_consumers_stop_for_a_member_of_another_brokers_group(both: Both) -> None:
     await both.acknowledge(3)
     both.groups.active = True
-    await both.cursors._broker.between.answers["groups.joining"](b"g")
+    await both.cursors._broker.between.answered("groups.joining", b'"g"')
     await asyncio.gather(*both.cursors._urgent)
     assert both.topic.subscriptions[GROUP].paused
     assert both.groups.offsets == {both.read: 3}
 
 
+async def test_a_member_that_joins_while_others_are_seen_to_keeps_its_consumers_stopped(
+    both: Both, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was seen of its group before says that nobody is there."""
+    both.progress._linked = frozenset(["a", GROUP])
+    for name in ("a", GROUP):
+        await both.topic.subscription(Wanted(name, SubType.Exclusive, start=Start.earliest))
+    move = both.groups.move
+
+    async def joined_meanwhile(read: Read, offset: int, *, though_active: bool = False) -> None:
+        if read.group == "a":
+            both.groups.active = True
+            both.progress.joining_group(GROUP)
+            while both.cursors._urgent:
+                await asyncio.gather(*both.cursors._urgent)
+        await move(read, offset, though_active=though_active)
+
+    both.groups.offsets = {Read("a", both.read.topic, 0): 5}
+    monkeypatch.setattr(both.groups, "move", joined_meanwhile)
+    await both.cursors.synchronise()
+    assert both.groups.active
+    assert both.topic.subscriptions[GROUP].paused
+
+
 async def test_consumers_of_a_name_that_is_not_linked_do_not_stop(both: Both) -> None:
     await both.topic.subscription(Wanted("apart", SubType.Exclusive))
-    await both.cursors._broker.between.answers["groups.joining"](b"apart")
+    await both.cursors._broker.between.answered("groups.joining", b'"apart"')
     assert not both.cursors._urgent
     assert not both.topic.subscriptions["apart"].paused
 
@@ -274,7 +299,7 @@ async def test_what_is_committed_for_another_brokers_partition_is_told_there_unt
 async def test_cursors_follow_what_another_brokers_groups_commit(both: Both) -> None:
     rows = [["g", both.read.topic, 0, 4], ["gone", both.read.topic, 0, None]]
     both.groups.active = True
-    await both.cursors._broker.between.answers["groups.committed"](json.dumps(rows).encode())
+    await both.cursors._broker.between.answered("groups.committed", json.dumps(rows).encode())
     await both.rounds(1)
     subscription = both.topic.subscriptions[GROUP]
     assert await both.cursors.offset_of(both.topic, subscription) == 4
@@ -295,7 +320,7 @@ async def test_cursors_follow_what_another_brokers_groups_commit(both: Both) -> 
     ],
 )
 async def test_what_cannot_be_read_ends_the_connection(both: Both, asked: bytes) -> None:
-    answers = both.cursors._broker.between.answers
-    for about in ("groups.committed", "groups.look", "groups.move", "groups.forget"):
+    between = both.cursors._broker.between
+    for about in ("groups.committed", "groups.joining", "groups.look", "groups.move", "groups.forget"):
         with pytest.raises(ConnectionAbortedError):
-            await answers[about](asked)
+            await between.answered(about, asked)

@@ -12,6 +12,7 @@ import pytest
 
 from magnetar.broker.auth.authentication import Principal
 from magnetar.broker.background import Background
+from magnetar.broker.between_brokers import BetweenBrokers
 from magnetar.broker.errors import BrokerError, TopicNotFound
 from magnetar.broker.ownership import NotOwned, Owned
 from magnetar.pulsar.names import PulsarName
@@ -47,7 +48,8 @@ class Broker:
             node_id=number, owner=lambda topic, partition: Owned(self.believes[partition], 1)
         )
         self.believes = owners
-        self.between = SimpleNamespace(ask=self._ask, answers={})
+        self.between = BetweenBrokers(lambda: False)
+        self.between.way = self._ask
         self.broker = SimpleNamespace(ownership=ownership, between=self.between, background=self.background)
         self.topics = SimpleNamespace(any=self._open)
         self.doing: Callable[[PulsarName], Any] = self._nothing
@@ -64,8 +66,7 @@ class Broker:
     async def _ask(self, node_id: int, about: str, asked: bytes) -> bytes:
         other = self.others[node_id]
         other.asked.append(len(json.loads(asked)["partitions"]))
-        answer: bytes = await other.between.answers[about](asked)
-        return answer
+        return await other.between.answered(about, asked)
 
     def request(self) -> AdminRequest:
         path = {"tenant": "public", "namespace": "default", "topic": "t"}
@@ -169,15 +170,15 @@ async def test_who_is_silent_or_late_is_told_of(pair: list[Broker], monkeypatch:
     async def silent(node_id: int, about: str, asked: bytes) -> bytes:
         raise BrokerError("broker 1: it does not answer")
 
-    ask = pair[0].between.ask
-    pair[0].between.ask = silent
+    way = pair[0].between.way
+    pair[0].between.way = silent
     with pytest.raises(RestError, match="broker 1: it does not answer") as refused:
         await of_names(pair[0].request(), who, NAMES)
     assert refused.value.status == 503
-    pair[0].between.ask = None
+    pair[0].between.way = None
     with pytest.raises(RestError, match="Kafka's listeners") as refused:
         await of_names(pair[0].request(), who, NAMES)
-    pair[0].between.ask = ask
+    pair[0].between.way = way
     stands_still = asyncio.Event()
 
     async def waits(name: PulsarName) -> None:
@@ -204,4 +205,4 @@ async def test_who_is_silent_or_late_is_told_of(pair: list[Broker], monkeypatch:
 )
 async def test_what_cannot_be_read_ends_the_connection(pair: list[Broker], asked: bytes) -> None:
     with pytest.raises(ConnectionAbortedError):
-        await pair[0].between.answers[ABOUT](asked)
+        await pair[0].between.answered(ABOUT, asked)

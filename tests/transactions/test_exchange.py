@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from magnetar.broker.background import Background
+from magnetar.broker.between_brokers import BetweenBrokers
 from magnetar.broker.transactions import Ack, TxnId, TxnPartition
 from magnetar.pulsar.transactions.exchange import Matter, TransactionExchange
 from magnetar.pulsar.transactions.participants import _asked, _begun
@@ -23,8 +24,7 @@ class Asked:
         self.done: list[Any] = []
         self.broker = SimpleNamespace(
             background=Background(),
-            between=SimpleNamespace(answers={}),
-            ownership=SimpleNamespace(brokers=lambda: [None] * brokers),
+            between=BetweenBrokers(lambda: brokers == 1),
         )
         TransactionExchange(self.broker).answer(Matter.BEGIN, _begun, self.begin)  # type: ignore[arg-type]
 
@@ -32,7 +32,7 @@ class Asked:
         self.done.append(asked)
 
     async def ask(self, asked: bytes) -> Any:
-        return json.loads(await self.broker.between.answers[Matter.BEGIN](asked))
+        return json.loads(await self.broker.between.answered(Matter.BEGIN, asked))
 
 
 async def test_what_is_asked_is_done_each_by_itself() -> None:

@@ -8,9 +8,10 @@ from typing import Any
 import httpx
 import pulsar
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from tests.rest.test_groups import consumer_of, read
 from tests.waiting import until
 from tests.workers.house import PARTITIONS, House
 
@@ -46,18 +47,6 @@ def filled(house: House, topic: str) -> None:
         producer.produce(topic, b"%d" % number, partition=number % PARTITIONS)
         if number % PARTITIONS == PARTITIONS - 1:
             producer.flush()  # an entry each: that is what backlogs count
-
-
-def consumer_of(house: House, group: str) -> Consumer:
-    return Consumer(
-        {
-            "bootstrap.servers": house.address,
-            "group.id": group,
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-            "session.timeout.ms": 6000,
-        }
-    )
 
 
 def commit(house: House, group: str, topic: str, offset: int) -> None:
@@ -125,16 +114,6 @@ def test_groups_with_members_are_not_moved(house: House, http: httpx.Client) -> 
             assert (refused.status_code, "has members" in refused.text) == (412, True), (group, path)
         consumer.close()
     assert committed(house, GROUPS[0], "busy") == [EACH] * PARTITIONS
-
-
-def read(consumer: Consumer, count: int) -> list[int]:
-    found: list[int] = []
-    while len(found) < count:
-        message = consumer.poll(30)
-        assert message is not None, f"only {found}"
-        assert message.error() is None
-        found.append(int(message.value()))
-    return found
 
 
 def test_a_linked_name_is_handed_over_and_back(house: House, http: httpx.Client) -> None:

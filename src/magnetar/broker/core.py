@@ -147,11 +147,11 @@ class Broker:
         """What clients of all protocols make the broker keep is counted there."""
         self.progress = Progress(settings.names.linked_subscriptions)
         self.linked_queues = LinkedQueues(self.progress.is_linked)
-        self.between = BetweenBrokers()
         self.transactions = PulsarTransactions()
         self.compactions = Compactions(lambda: self.settings, self.background)
         self.offloading = Offloading(self, self.background)
         self.ownership = ownership or SoleOwner(settings.node.node_id, settings.node.broker_rack)
+        self.between = BetweenBrokers(lambda: len(self.ownership.brokers()) == 1)
         self.ownership.on_lost.append(self._lost)
         self.ownership.on_acquired.append(self._acquired)
         self.open_logs = OpenLogs(engine, store, self.ownership, self.ledger_policy)

@@ -10,7 +10,6 @@ groups in one message of JSON:
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -36,44 +35,45 @@ class GroupProgress:
         self._broker = broker
         self._groups = groups
         self._asked = Questions(broker.background, "asking about groups", self._ask, _AT_ONCE)
-        self._answer(LOOK, 0, self._looked)
-        self._answer(MOVE, 2, self._moved)
-        self._answer(FORGET, 0, self._forgotten)
+        self._answer(LOOK, 0, self._look)
+        self._answer(MOVE, 2, self._move)
+        self._answer(FORGET, 0, self._forget)
 
     async def look(self, read: Read) -> GroupStanding:
         """Tell how it stands with a group now; one that is not loaded yet may have members."""
-        owner = self._groups.owner_of(read.group)
-        if owner is None:
-            return UNKNOWN
-        if owner.node_id == self._broker.ownership.node_id:
-            return self._look(read)
+        there = self._elsewhere(read.group)
+        if there is None:
+            return await self._look(read)
         try:
-            answer = await self._asked.ask((owner.node_id, LOOK), list(read))
+            answer = await self._asked.ask((there, LOOK), list(read))
         except BrokerError:
             return UNKNOWN
         return GroupStanding(*answer["is"]) if "is" in answer else UNKNOWN
 
     async def move(self, read: Read, offset: int, *, though_active: bool = False) -> None:
         """Commit for a group; raise `GroupIsActive` if it has members, or is not loaded yet."""
-        if self._is_here(read.group):
-            await self._move(read, offset, though_active=though_active)
+        there = self._elsewhere(read.group)
+        if there is None:
+            await self._move(read, offset, though_active)
         else:
-            await self._asks(MOVE, [*read, offset, though_active])
+            await self._have_done(there, MOVE, [*read, offset, though_active])
 
     async def forget(self, read: Read) -> None:
         """Forget what a group committed for a partition; raise `GroupIsActive`."""
-        if self._is_here(read.group):
+        there = self._elsewhere(read.group)
+        if there is None:
             await self._forget(read)
         else:
-            await self._asks(FORGET, list(read))
+            await self._have_done(there, FORGET, list(read))
 
-    def _is_here(self, group: str) -> bool:
+    def _elsewhere(self, group: str) -> int | None:
+        """Return the broker that coordinates a group; None if it is this one, or nobody: then it is refused here."""
         owner = self._groups.owner_of(group)
-        return owner is None or owner.node_id == self._broker.ownership.node_id
+        return None if owner is None or owner.node_id == self._broker.ownership.node_id else owner.node_id
 
     # -- of groups that are coordinated here
 
-    def _look(self, read: Read) -> GroupStanding:
+    async def _look(self, read: Read) -> GroupStanding:
         try:
             is_active = bool(self._groups.describe(read.group).members)
         except CoordinatorRefused as refused:
@@ -85,7 +85,7 @@ class GroupProgress:
             return UNKNOWN._replace(is_active=is_active)
         return GroupStanding(is_active, is_share, None if found is None else found.offset)
 
-    async def _move(self, read: Read, offset: int, *, though_active: bool) -> None:
+    async def _move(self, read: Read, offset: int, though_active: bool) -> None:
         topic = self._broker.topic(read.topic)
         commit = OffsetCommit(topic.kafka_name, topic.topic_id, read.partition, offset, -1, MOVED_BY_PULSAR)
         who = Committer(is_broker=though_active)
@@ -107,23 +107,24 @@ class GroupProgress:
 
     # -- asking other brokers, and answering them
 
-    async def _asks(self, about: str, row: _Row) -> None:
-        owner = self._groups.owner_of(row[0])
-        if owner is None:
-            raise GroupIsActive(f"group {row[0]} has no coordinator now; try again")
-        answer = await self._asked.ask((owner.node_id, about), row)
+    async def _have_done(self, node_id: int, about: str, row: _Row) -> None:
+        answer = await self._asked.ask((node_id, about), row)
         if "error" in answer:
             raise GroupIsActive(answer["error"])
 
     async def _ask(self, whom: tuple[int, str], rows: Sequence[_Row]) -> list[dict[str, Any]]:
-        (node_id, about), ask = whom, self._broker.between.ask
-        if ask is None:
-            raise BrokerError("this broker serves no listener over which brokers ask each other")
-        answers: list[dict[str, Any]] = json.loads(await ask(node_id, about, json.dumps(rows).encode()))
+        answers: list[dict[str, Any]] = await self._broker.between.ask(*whom, list(rows))
         return answers
 
     def _answer(self, about: str, more: int, one: Callable[..., Awaitable[Any]]) -> None:
         """Have what others ask be answered; ``more`` fields follow group, topic and partition."""
+
+        def read(asked: object) -> list[_Row]:
+            if not isinstance(asked, list) or len(asked) > _AT_ONCE:
+                raise ValueError
+            if not all(_is_row(row, more) for row in asked):
+                raise ValueError
+            return asked
 
         async def answered(row: _Row) -> dict[str, Any]:
             try:
@@ -131,27 +132,10 @@ class GroupProgress:
             except BrokerError as error:
                 return {"error": str(error)}
 
-        async def answer(asked: bytes) -> bytes:
-            try:
-                rows = json.loads(asked)
-                if not isinstance(rows, list) or len(rows) > _AT_ONCE:
-                    raise ValueError
-                if not all(_is_row(row, more) for row in rows):
-                    raise ValueError
-            except (ValueError, RecursionError):
-                raise ConnectionAbortedError(f"what is asked about {about} cannot be read") from None
-            return json.dumps(await asyncio.gather(*map(answered, rows))).encode()
+        async def answers(rows: list[_Row]) -> list[dict[str, Any]]:
+            return await asyncio.gather(*map(answered, rows))
 
-        self._broker.between.answers[about] = answer
-
-    async def _looked(self, read: Read) -> GroupStanding:
-        return self._look(read)
-
-    async def _moved(self, read: Read, offset: int, though_active: bool) -> None:
-        await self._move(read, offset, though_active=though_active)
-
-    async def _forgotten(self, read: Read) -> None:
-        await self._forget(read)
+        self._broker.between.answer(about, read, answers)
 
 
 def _is_row(row: object, more: int) -> bool:

@@ -150,7 +150,7 @@ class KafkaProtocolHandler(ProtocolHandler):
             return (await transactions.get()).of_pulsar()
 
         broker.transactions.coordinator_of = coordinator
-        broker.between.ask = rooms.others.question
+        broker.between.way = rooms.others.question
         groups.telling.on_committed = broker.progress.committed
         groups.on_joining = broker.progress.joining_group
         broker.offers.add(self.services)

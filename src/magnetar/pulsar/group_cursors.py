@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
@@ -44,6 +43,7 @@ from magnetar.records.errors import RecordsError
 _MARKS = "/magnetar/group-cursors"
 _COMMITTED, _JOINING = "groups.committed", "groups.joining"
 _ROWS_AT_ONCE = 500
+_LINKED_AT_ONCE = 20
 _Row = list[Any]
 """Group, topic, partition, and the offset that was committed or None."""
 _MAX_ROUNDS = 16  # what fails again and again is tried each 16 s
@@ -74,8 +74,8 @@ class GroupCursors:
         topics.is_groups = self.is_groups
         topics.loading.append(self._load)
         broker.events.topic_deleted.append(self._topic_deleted)
-        broker.between.answers[_COMMITTED] = self._committed_elsewhere
-        broker.between.answers[_JOINING] = self._joining_elsewhere
+        broker.between.answer(_COMMITTED, _rows, self._committed_elsewhere)
+        broker.between.answer(_JOINING, _text, self._joining_elsewhere)
 
     def is_groups(self, topic: PulsarTopic, name: str) -> bool:
         """Whether a subscription is a group's alone."""
@@ -134,24 +134,14 @@ class GroupCursors:
 
     async def _tell_owner(self, node_id: int, rows: list[_Row]) -> None:
         """Tell another broker what groups have committed, for the cursors that it keeps; raise ``BrokerError``."""
-        ask = self._broker.between.ask
-        if ask is None:
-            raise BrokerError("brokers ask each other over Kafka's listeners, and there are none")
         for some in batched(rows, _ROWS_AT_ONCE):
-            await ask(node_id, _COMMITTED, json.dumps(some).encode())
+            await self._broker.between.ask(node_id, _COMMITTED, list(some))
             for group, topic, partition, offset in some:
                 self._has_followed(Read(group, topic, partition), offset)
 
-    async def _committed_elsewhere(self, asked: bytes) -> bytes:
+    async def _committed_elsewhere(self, rows: list[_Row]) -> None:
         """Take over what groups of another broker have committed: their cursors follow in the next round."""
-        try:
-            rows = json.loads(asked)
-            if not isinstance(rows, list) or len(rows) > _ROWS_AT_ONCE or not all(map(_is_row, rows)):
-                raise ValueError
-        except (ValueError, RecursionError):
-            raise ConnectionAbortedError("what groups committed cannot be read") from None
         self._behind.update((Read(*row[:3]), row[3]) for row in rows)
-        return b""
 
     async def _link_all(self) -> None:
         linked = [
@@ -160,16 +150,21 @@ class GroupCursors:
             for name, subscription in topic.subscriptions.items()
             if subscription.cursor.is_durable and self._progress.is_linked(name)
         ]
-        for some in batched(linked, _ROWS_AT_ONCE):  # together, as many are asked about in one message
-            standings = await asyncio.gather(*(self._look(topic, each.name) for topic, each in some))
-            async for (topic, subscription), standing in sliced(list(zip(some, standings, strict=True))):
-                if _is_shares(subscription, standing):
-                    await self._follow_books(topic, subscription)
-                    continue
-                what = f"group {subscription.name} cannot follow its subscription on {topic.name}"
-                async with self._trying((topic.log.name, subscription.name), what) as now:
-                    if now:
-                        await self._link(topic, subscription, standing)
+        for some in batched(
+            linked, _LINKED_AT_ONCE
+        ):  # together: another broker is asked about all in one message
+            await asyncio.gather(*(self._link_one(topic, each) for topic, each in some))
+
+    async def _link_one(self, topic: PulsarTopic, subscription: Subscription) -> None:
+        # Looked at by itself, and no sooner: a member may join, and consumers stop for it, while others are seen to.
+        standing = await self._look(topic, subscription.name)
+        if _is_shares(subscription, standing):
+            await self._follow_books(topic, subscription)
+            return
+        what = f"group {subscription.name} cannot follow its subscription on {topic.name}"
+        async with self._trying((topic.log.name, subscription.name), what) as now:
+            if now and standing is not None:
+                await self._link(topic, subscription, active=standing.is_active)
 
     async def _look(self, topic: PulsarTopic, name: str) -> GroupStanding | None:
         """Tell how it stands with a group; None where Kafka's groups are not served."""
@@ -259,12 +254,7 @@ class GroupCursors:
                 if now:
                     await subscription.link.follow()
 
-    async def _link(
-        self, topic: PulsarTopic, subscription: Subscription, standing: GroupStanding | None
-    ) -> None:
-        if standing is None:
-            return
-        active = standing.is_active
+    async def _link(self, topic: PulsarTopic, subscription: Subscription, *, active: bool) -> None:
         if active and (not subscription.paused or subscription in self._owed):
             await self._hand_over(topic, subscription)
         elif not active and subscription.paused:
@@ -301,22 +291,18 @@ class GroupCursors:
         self._urgently(f"telling of a member of {group}", self._hand_over_everywhere(group))
 
     async def _hand_over_everywhere(self, group: str) -> None:
-        groups, between = self._progress.groups, self._broker.between
+        groups, ownership = self._progress.groups, self._broker.ownership
         if groups is not None and (await groups.look(Read(group, "", 0))).is_share:
             return  # they work together
         self._hand_over_here(group)
-        ownership = self._broker.ownership
         others = [each.node_id for each in ownership.brokers() if each.node_id != ownership.node_id]
-        if between.ask is not None:
-            asking = (between.ask(node_id, _JOINING, group.encode()) for node_id in others)
-            # Who does not hear of it sees the member itself, within a second.
-            await asyncio.gather(*asking, return_exceptions=True)
+        asking = (self._broker.between.ask(node_id, _JOINING, group) for node_id in others)
+        # Who does not hear of it sees the member itself, within a second.
+        await asyncio.gather(*asking, return_exceptions=True)
 
-    async def _joining_elsewhere(self, asked: bytes) -> bytes:
-        group = asked.decode("utf-8", "replace")
+    async def _joining_elsewhere(self, group: str) -> None:
         if self._progress.is_linked(group):  # of a subscription that is not, nobody would say that it goes on
             self._hand_over_here(group)
-        return b""
 
     def _hand_over_here(self, group: str) -> None:
         for topic in self._topics.all_open():
@@ -401,6 +387,18 @@ def _is_shares(subscription: Subscription, standing: GroupStanding | None) -> bo
 
 def _read(topic: PulsarTopic, group: str) -> Read:
     return Read(group, topic.topic.kafka_name, topic.index)
+
+
+def _rows(asked: object) -> list[_Row]:
+    if not isinstance(asked, list) or len(asked) > _ROWS_AT_ONCE or not all(map(_is_row, asked)):
+        raise ValueError
+    return asked
+
+
+def _text(asked: object) -> str:
+    if not isinstance(asked, str):
+        raise ValueError
+    return asked
 
 
 def _is_row(row: object) -> bool:

@@ -19,14 +19,8 @@ if TYPE_CHECKING:
 
 
 async def between_brokers(request: BetweenBrokersRequest, context: RequestContext) -> BetweenBrokersResponse:
-    """Have those answer whom the question is about; who asks what nobody answers loses its connection."""
-    broker = context.kafka.broker
-    if len(broker.ownership.brokers()) == 1:
-        raise ConnectionAbortedError("this broker is alone: no other one may ask it for anything")
-    answer = broker.between.answers.get(request.about)
-    if answer is None:
-        raise ConnectionAbortedError(f"nobody answers what is asked about {request.about!r}")
-    return BetweenBrokersResponse(await answer(request.asked))
+    """Have those answer whom the question is about."""
+    return BetweenBrokersResponse(await context.kafka.broker.between.answered(request.about, request.asked))
 
 
 async def guard(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -38,7 +37,6 @@ from magnetar.pulsar.services import PulsarServices
 
 _METHOD_ORDER = ("GET", "HEAD", "PUT", "POST", "DELETE")
 _VALUE = re.compile(r"\{(\w+)(?::\w+)?\}")
-_log = logging.getLogger("magnetar.pulsar.rest")
 
 
 def make_app(

@@ -16,14 +16,13 @@ clients of each other's admin REST for this.)
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from magnetar.broker.auth.authentication import Principal
 from magnetar.broker.errors import BrokerError, InvalidTopic
-from magnetar.broker.ownership import NotOwned
+from magnetar.broker.ownership import NotOwned, Owned
 from magnetar.broker.slices import batched, sliced
 from magnetar.broker.topic import Topic
 from magnetar.pulsar.names import PulsarName, names_of
@@ -66,6 +65,12 @@ def _name(function: Part) -> str:
 async def opened(ask: AdminRequest, name: PulsarName) -> PulsarTopic:
     """Return a partition of a persistent topic, opened if need be; raise ``NotOwned`` and what opening raises."""
     return await ask.services.topics.get(name, create=False)
+
+
+def check_not_elsewhere(ask: AdminRequest, what: str, owner: Owned | None) -> None:
+    """Raise ``NotOwned`` if another broker has it; what nobody has may be this one's."""
+    if owner is not None and owner.node_id != ask.services.broker.ownership.node_id:
+        raise NotOwned(what, owner)
 
 
 async def everywhere(ask: AdminRequest, part: Part, topic: Topic) -> dict[str, Any]:
@@ -121,11 +126,12 @@ async def _by_owner(ask: AdminRequest, names: Sequence[str]) -> dict[int, list[s
 
 async def _here(ask: AdminRequest, part: Part, names: Sequence[str]) -> list[Any]:
     found: list[Any] = []
-    for some in batched([PulsarName.parse(name) for name in names], _AT_ONCE):
+    for some in batched(names, _AT_ONCE):
+        parsed = [PulsarName.parse(name) for name in some]
         if part not in _UNOPENED:
-            opening = (ask.services.topics.any(name, create=False) for name in some)
+            opening = (ask.services.topics.any(name, create=False) for name in parsed)
             await asyncio.gather(*opening, return_exceptions=True)  # the part will find out
-        async for name in sliced(some):
+        async for name in sliced(parsed):
             try:
                 found.append(await part(ask, name))
             except Exception as error:
@@ -134,11 +140,6 @@ async def _here(ask: AdminRequest, part: Part, names: Sequence[str]) -> list[Any
 
 
 async def _there(ask: AdminRequest, node_id: int, part: Part, names: Sequence[str]) -> list[Any]:
-    ask_broker = ask.services.broker.between.ask
-    if ask_broker is None:
-        raise RestError(
-            503, f"broker {node_id} has partitions of it, and brokers ask each other over Kafka's listeners"
-        )
     found: list[Any] = []
     for some in batched(names, _AT_ONCE):
         asked = {
@@ -151,7 +152,7 @@ async def _there(ask: AdminRequest, node_id: int, part: Part, names: Sequence[st
             "partitions": list(some),
         }
         try:
-            answer = json.loads(await ask_broker(node_id, ABOUT, json.dumps(asked).encode()))
+            answer = await ask.services.broker.between.ask(node_id, ABOUT, asked)
         except BrokerError as error:  # it may have been done; nobody knows
             found += [RestError(503, str(error))] * len(some)
         else:
@@ -177,9 +178,9 @@ def _told(what: str, outcome: Any) -> dict[str, Any]:
 def answer_others(services: PulsarServices, address: Callable[[], Address]) -> None:
     """Have this broker do its part of what others are asked."""
 
-    async def answer(asked: bytes) -> bytes:
+    def read(asked: object) -> tuple[AdminRequest, Part, list[str]]:
         try:
-            given = json.loads(asked)
+            given = cast(Any, asked)
             names, part = given["partitions"], _PARTS[given["part"]]
             if not isinstance(names, list) or len(names) > _AT_ONCE:
                 raise ValueError
@@ -195,13 +196,17 @@ def answer_others(services: PulsarServices, address: Callable[[], Address]) -> N
                 address(),
                 given["domain"],
             )
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidTopic):
-            raise ConnectionAbortedError("what is asked about partitions cannot be read") from None
+        except (KeyError, TypeError, AttributeError, InvalidTopic) as error:
+            raise ValueError from error
+        return ask, part, names
+
+    async def answer(asked: tuple[AdminRequest, Part, list[str]]) -> list[dict[str, Any]]:
+        ask, part, names = asked
         # Not given up after that time, as nobody knows what of it is done; whoever asks next must not wait for it.
         work = services.broker.background.once("another broker's request", _here(ask, part, names))
         done, _ = await asyncio.wait([work], timeout=_ANSWER_WITHIN_S)
         late = RestError(503, "its broker takes too long: it may be done yet")
         outcomes = work.result() if done else [late] * len(names)
-        return json.dumps([_told(_name(part), each) for each in outcomes]).encode()
+        return [_told(_name(part), each) for each in outcomes]
 
-    services.broker.between.answers[ABOUT] = answer
+    services.broker.between.answer(ABOUT, read, answer)

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from magnetar.broker.errors import TopicNotFound
-from magnetar.broker.ownership import NotOwned
 from magnetar.broker.topic import Topic
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.non_persistent import NonPersistentSubscription
@@ -17,7 +16,7 @@ from magnetar.pulsar.errors import SubscriptionNotFound
 from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.non_persistent import NonPersistentTopic, NonPersistentTopics
 from magnetar.pulsar.rates import Rates
-from magnetar.pulsar.rest.everywhere import everywhere, part
+from magnetar.pulsar.rest.everywhere import check_not_elsewhere, everywhere, part
 from magnetar.pulsar.rest.request import AdminRequest, RequiredLevel, RestError, RestRoute
 from magnetar.pulsar.rest.stats import as_asked, consumer_stats, publisher_stats, together
 from magnetar.pulsar.rest.topics import managing, number_of, refuse_too_many
@@ -25,12 +24,11 @@ from magnetar.pulsar.rest.topics import managing, number_of, refuse_too_many
 
 def found(ask: AdminRequest) -> Topic:
     """Return the topic that the path names, with or without a partition; raise ``TopicNotFound``."""
-    name, ownership = ask.topic, ask.services.broker.ownership
+    name = ask.topic
     topic = _all(ask).find(name)
     if topic is None:  # what has no partitions, only its broker knows
-        owner = ownership.owner(name.topic, name.partition or 0)
-        if owner is not None and owner.node_id != ownership.node_id:
-            raise NotOwned(str(name), owner)
+        owner = ask.services.broker.ownership.owner(name.topic, name.partition or 0)
+        check_not_elsewhere(ask, str(name), owner)
     if topic is None or (name.partition is not None and name.partition >= topic.partitions):
         raise TopicNotFound(f"Topic {name} not found")
     return topic

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable
+from functools import wraps
 from typing import Any
 
 from magnetar.ledger.cursor import Start
@@ -21,6 +22,20 @@ from magnetar.pulsar.topic import PulsarTopic
 
 _LONG_MAX = (1 << 63) - 1
 _NOT_A_HEADER = re.compile(r"[^\x20-\x7e]")
+
+
+def of_subscription(
+    function: Callable[[AdminRequest, PulsarTopic, Subscription], Awaitable[Any]],
+) -> Part:
+    """Let what is done to the subscription of the path be a part: its answer in a list, empty where there is none."""
+
+    @wraps(function)
+    async def on(ask: AdminRequest, name: PulsarName) -> list[Any]:
+        topic = await opened(ask, name)
+        subscription = topic.subscriptions.get(_name(ask))
+        return [] if subscription is None else [await function(ask, topic, subscription)]
+
+    return part(on)
 
 
 async def subscriptions(ask: AdminRequest) -> list[str]:
@@ -74,20 +89,15 @@ async def delete(ask: AdminRequest) -> None:
     await _each(ask, delete_on)
 
 
-@part
-async def consumers_on(ask: AdminRequest, name: PulsarName) -> int | None:
-    _, subscription = await _of(ask, name)
-    return None if subscription is None else len(subscription.consumers)
+@of_subscription
+async def consumers_on(ask: AdminRequest, topic: PulsarTopic, subscription: Subscription) -> int:
+    return len(subscription.consumers)
 
 
-@part
-async def delete_on(ask: AdminRequest, name: PulsarName) -> bool | None:
-    topic, subscription = await _of(ask, name)
-    if subscription is None:
-        return None
+@of_subscription
+async def delete_on(ask: AdminRequest, topic: PulsarTopic, subscription: Subscription) -> None:
     await ask.services.groups.deleted(topic, _name(ask))
     await topic.unsubscribe(_name(ask))
-    return True
 
 
 async def skip_all(ask: AdminRequest) -> None:
@@ -95,16 +105,12 @@ async def skip_all(ask: AdminRequest) -> None:
     await _each(ask, skip_all_on)
 
 
-@part
-async def skip_all_on(ask: AdminRequest, name: PulsarName) -> bool | None:
-    topic, subscription = await _of(ask, name)
-    if subscription is None:
-        return None
+@of_subscription
+async def skip_all_on(ask: AdminRequest, topic: PulsarTopic, subscription: Subscription) -> None:
     last = await topic.places.last()
     if last.ledger_id >= 0:
         async with ask.services.groups.moving(topic, subscription):
             subscription.skip_to(last)
-    return True
 
 
 async def skip(ask: AdminRequest) -> None:
@@ -125,14 +131,10 @@ async def reset_to_time(ask: AdminRequest) -> None:
     await _each(ask, reset_to_time_on)
 
 
-@part
-async def reset_to_time_on(ask: AdminRequest, name: PulsarName) -> bool | None:
-    topic, subscription = await _of(ask, name)
-    if subscription is None:
-        return None
+@of_subscription
+async def reset_to_time_on(ask: AdminRequest, topic: PulsarTopic, subscription: Subscription) -> None:
     async with ask.services.groups.moving(topic, subscription):
         topic.seek(subscription, await topic.places.at(ask.number("timestamp")))
-    return True
 
 
 async def reset_to_position(ask: AdminRequest) -> None:
@@ -158,13 +160,9 @@ async def expire(ask: AdminRequest) -> None:
     await _each(ask, expire_on)
 
 
-@part
-async def expire_on(ask: AdminRequest, name: PulsarName) -> bool | None:
-    topic, subscription = await _of(ask, name)
-    if subscription is None:
-        return None
+@of_subscription
+async def expire_on(ask: AdminRequest, topic: PulsarTopic, subscription: Subscription) -> None:
     await _expire(ask, topic, subscription)
-    return True
 
 
 async def expire_all(ask: AdminRequest) -> None:
@@ -196,10 +194,9 @@ async def properties(ask: AdminRequest) -> dict[str, str]:
     return found
 
 
-@part
-async def properties_on(ask: AdminRequest, name: PulsarName) -> dict[str, str] | None:
-    _, subscription = await _of(ask, name)
-    return None if subscription is None else dict(subscription.properties)
+@of_subscription
+async def properties_on(ask: AdminRequest, topic: PulsarTopic, subscription: Subscription) -> dict[str, str]:
+    return dict(subscription.properties)
 
 
 async def set_properties(ask: AdminRequest) -> None:
@@ -208,13 +205,9 @@ async def set_properties(ask: AdminRequest) -> None:
     await _each(ask, set_properties_on)
 
 
-@part
-async def set_properties_on(ask: AdminRequest, name: PulsarName) -> bool | None:
-    topic, subscription = await _of(ask, name)
-    if subscription is None:
-        return None
+@of_subscription
+async def set_properties_on(ask: AdminRequest, topic: PulsarTopic, subscription: Subscription) -> None:
     await topic.describe(subscription, _properties(ask.object()))
-    return True
 
 
 def _name(ask: AdminRequest) -> str:
@@ -222,20 +215,15 @@ def _name(ask: AdminRequest) -> str:
 
 
 async def _each(ask: AdminRequest, part: Part) -> list[Any]:
-    """Return what a part gives for the named partition, or all: None for one that has no such subscription.
+    """Return what a part gives for the named partition, or for all that have the subscription.
 
     Raises ``SubscriptionNotFound`` where none has it.
     """
     answers = (await everywhere(ask, part, found(ask))).values()
-    having = [each for each in answers if each is not None]
+    having = [answer for each in answers for answer in each]
     if not having:
         raise SubscriptionNotFound(f"Subscription {_name(ask)} not found")
     return having
-
-
-async def _of(ask: AdminRequest, name: PulsarName) -> tuple[PulsarTopic, Subscription | None]:
-    topic = await opened(ask, name)
-    return topic, topic.subscriptions.get(_name(ask))
 
 
 async def one_subscription(ask: AdminRequest) -> tuple[PulsarTopic, Subscription]:

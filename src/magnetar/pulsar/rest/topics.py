@@ -7,13 +7,18 @@ from typing import Any
 
 from magnetar.broker.errors import TooManyTopics, TopicNotFound
 from magnetar.broker.names import TopicName
-from magnetar.broker.ownership import NotOwned
 from magnetar.broker.topic import MAX_NEW_PARTITIONS, Topic
 from magnetar.broker.topic_config import CONFIGS
 from magnetar.ledger.errors import LedgerClosed
 from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.non_persistent import check_namespace
-from magnetar.pulsar.rest.everywhere import everywhere, opened, part, part_without_opening
+from magnetar.pulsar.rest.everywhere import (
+    check_not_elsewhere,
+    everywhere,
+    opened,
+    part,
+    part_without_opening,
+)
 from magnetar.pulsar.rest.namespaces import as_json, topics
 from magnetar.pulsar.rest.request import (
     AdminRequest,
@@ -147,10 +152,8 @@ async def delete(ask: AdminRequest) -> None:
 @part_without_opening
 async def is_used_on(ask: AdminRequest, name: PulsarName) -> bool:
     """Whether a partition has clients; one that is not open has none."""
-    ownership, index = ask.services.broker.ownership, name.partition or 0
-    owner = ownership.owner(name.topic, index)
-    if owner is not None and owner.node_id != ownership.node_id:
-        raise NotOwned(str(name), owner)
+    index = name.partition or 0
+    check_not_elsewhere(ask, str(name), ask.services.broker.ownership.owner(name.topic, index))
     topic = ask.services.topics.find(name)
     partition = None if topic is None else ask.services.topics.opened(topic, index)
     return partition is not None and (

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from magnetar.broker.auth.authorization import Right, may
-from magnetar.broker.ownership import NotOwned
 from magnetar.broker.transactions import (
     PulsarTransaction,
     TransactionNotFound,
@@ -20,7 +19,7 @@ from magnetar.ledger.port import Position
 from magnetar.pulsar.dispatch.pending_acks import PendingAcks
 from magnetar.pulsar.errors import SubscriptionNotFound
 from magnetar.pulsar.names import COORDINATOR_ASSIGN, PulsarName, partition_name
-from magnetar.pulsar.rest.everywhere import of_names, part_without_opening
+from magnetar.pulsar.rest.everywhere import check_not_elsewhere, of_names, part_without_opening
 from magnetar.pulsar.rest.request import AdminRequest, RequiredLevel, RestError, RestRoute, address_of
 from magnetar.pulsar.rest.topics import found, one
 from magnetar.pulsar.topic import PulsarTopic
@@ -64,8 +63,7 @@ def _all(ask: AdminRequest, name: PulsarName) -> list[PulsarTransaction]:
 def _check_mine(ask: AdminRequest, number: int) -> None:
     """Raise ``NotOwned`` for a coordinator that another broker has, ``CoordinatorNotFound`` for one that is not."""
     owner = _service(ask).coordinator.owner(number)
-    if owner is not None and owner.node_id != ask.services.broker.ownership.node_id:
-        raise NotOwned(f"Transaction coordinator {number}", owner)
+    check_not_elsewhere(ask, f"Transaction coordinator {number}", owner)
 
 
 async def coordinators(ask: AdminRequest) -> list[dict[str, Any]]:
@@ -80,7 +78,7 @@ async def coordinators(ask: AdminRequest) -> list[dict[str, Any]]:
 
 
 async def coordinator_stats(ask: AdminRequest) -> dict[str, Any]:
-    """Return how coordinators are: of one, by its number, or of all that this broker has."""
+    """Return how coordinators are: of one, by its number, or of all."""
     stats = await of_names(ask, stats_on, _wanted(ask))
     if "coordinatorId" in ask.query:
         (found,) = stats.values()

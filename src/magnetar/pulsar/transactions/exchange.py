@@ -9,7 +9,6 @@ To each broker one message about a matter is on its way at a time, and the next 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Coroutine, Sequence
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -89,12 +88,7 @@ class TransactionExchange:
 
     async def _ask(self, whom: tuple[int, Matter], whats: Sequence[Any]) -> list[dict[str, Any]]:
         node_id, matter = whom
-        ask_broker = self._broker.between.ask
-        if ask_broker is None:
-            raise NotDoneThere("brokers ask each other over Kafka's listeners, and there are none")
-        answers: list[dict[str, Any]] = json.loads(
-            await ask_broker(node_id, matter, json.dumps(whats).encode())
-        )
+        answers: list[dict[str, Any]] = await self._broker.between.ask(node_id, matter, list(whats))
         return answers
 
     def answer(
@@ -102,19 +96,15 @@ class TransactionExchange:
     ) -> None:
         """Have others' questions about a matter answered, each by itself; ``read`` raises ``ValueError`` for none."""
 
-        async def answer(asked: bytes) -> bytes:
-            if len(self._broker.ownership.brokers()) == 1:
-                raise ConnectionAbortedError("this broker is alone: no other one may ask it for anything")
-            try:
-                rows = json.loads(asked)
-                if not isinstance(rows, list) or len(rows) > _MAX_AT_ONCE:
-                    raise ValueError
-                whats = [read(each) for each in rows]
-            except (ValueError, RecursionError):
-                raise ConnectionAbortedError(f"what is asked about {matter} cannot be read") from None
-            return json.dumps(await asyncio.gather(*(self._answered(one, each) for each in whats))).encode()
+        def whats(asked: object) -> list[T]:
+            if not isinstance(asked, list) or len(asked) > _MAX_AT_ONCE:
+                raise ValueError
+            return [read(each) for each in asked]
 
-        self._broker.between.answers[matter] = answer
+        async def answers(asked: list[T]) -> list[dict[str, Any]]:
+            return await asyncio.gather(*(self._answered(one, each) for each in asked))
+
+        self._broker.between.answer(matter, whats, answers)
 
     async def _answered(self, one: Callable[[T], Coroutine[Any, Any, Any]], what: T) -> dict[str, Any]:
         # Not given up after that time: what it waits for may be others' as well, and it is of use when it comes.
