@@ -97,3 +97,5 @@ async def test_nobody_asks_a_broker_that_is_alone_nor_what_nobody_answers(broker
     if brokers > 1:
         answered = await between_brokers(BetweenBrokersRequest("groups.look", b"7"), context)
         assert answered.answer == b'"answered 7"'
+        with pytest.raises(ConnectionAbortedError):  # it takes the loop long to read
+            await between_brokers(BetweenBrokersRequest("groups.look", b"7" + b" " * (2 << 20)), context)

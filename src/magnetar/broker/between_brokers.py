@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 from magnetar.broker.errors import BrokerError
 
 T = TypeVar("T")
+_MOST_BYTES = 2 << 20
+"""Of a question. It is read at a stretch, and whoever may ask could say as much as any request has."""
 
 
 class BetweenBrokers:
@@ -53,6 +55,8 @@ class BetweenBrokers:
         if answer is None:
             raise ConnectionAbortedError(f"nobody answers what is asked about {about!r}")
         try:
+            if len(asked) > _MOST_BYTES:
+                raise ValueError
             what = json.loads(asked)
         except (ValueError, RecursionError):
             raise ConnectionAbortedError(f"what is asked about {about} cannot be read") from None
