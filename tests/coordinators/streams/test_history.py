@@ -1,12 +1,13 @@
 """Random histories of a streams group: answers are lost, members fall silent, brokers start again, topics come late.
 
 Members are seen from outside, as clients: no task is active at two of them, no process has a task twice; and when all
-is quiet every task is active somewhere, and stands by as often as it can.
+is quiet every task is active somewhere, and stands by as often as it can, and all know which process to ask for what.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from hypothesis import HealthCheck, settings
@@ -25,6 +26,7 @@ from magnetar.kafka.coordinators.streams.members import BeatAnswer
 from magnetar.kafka.coordinators.streams.settings import StreamsSettings
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.streams_group_heartbeat_request import (
+    Endpoint,
     StreamsGroupHeartbeatRequest,
     Subtopology,
     TaskIds,
@@ -32,6 +34,7 @@ from magnetar.wire.kafka.messages.streams_group_heartbeat_request import (
     Topology,
 )
 from magnetar.wire.kafka.messages.streams_group_heartbeat_response import TaskIds as Told
+from magnetar.wire.kafka.messages.streams_group_heartbeat_response import TopicPartition
 from tests.coordinators.consumer.test_history import World
 
 GROUP = "g"
@@ -39,6 +42,10 @@ SESSION_MS = 45_000
 REVOKE_MS = 60_000
 SOMEBODY = st.integers(0, 9)
 Tasks = frozenset[tuple[str, int]]
+Served = tuple[Tasks, Tasks]
+"""Partitions by topic that a process can be asked for: those it works on, and those it stands by for."""
+WITH_ENDPOINT = "xy"
+READ_BY = {"0": "a", "1": "r"}
 REFUSALS = (
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.FENCED_MEMBER_EPOCH,
@@ -75,6 +82,8 @@ class Client(NamedTuple):
     told: tuple[Tasks, Tasks] = (frozenset(), frozenset())
     """What it was told to have: what it has besides it gives up before its next heartbeat."""
     heard_ms: int = 0
+    endpoints_epoch: int = -1
+    endpoints: Mapping[str, Served] = {}
 
 
 class Settings(SameForAll):
@@ -216,6 +225,7 @@ class StreamsHistory(RuleBasedStateMachine):
         client = client._replace(active=client.told[0], standby=client.told[1])
         self.clients[at] = client
         joins = client.epoch == 0
+        endpoint = Endpoint(host=client.process_id, port=1) if client.process_id in WITH_ENDPOINT else None
         request = StreamsGroupHeartbeatRequest(
             group_id=GROUP,
             member_id=client.member_id,
@@ -224,6 +234,8 @@ class StreamsHistory(RuleBasedStateMachine):
             rebalance_timeout_ms=REVOKE_MS if joins else -1,
             topology=topology() if joins else None,
             process_id=client.process_id if joins else None,
+            user_endpoint=endpoint if joins else None,
+            endpoint_information_epoch=client.endpoints_epoch,
             active_tasks=rows(client.active),
             standby_tasks=rows(client.standby),
             warmup_tasks=[],
@@ -242,7 +254,15 @@ class StreamsHistory(RuleBasedStateMachine):
         told = client.told
         if response.active_tasks is not None:
             told = (pairs(response.active_tasks), pairs(response.standby_tasks or []))
+        endpoints = client.endpoints
+        if response.partitions_by_user_endpoint is not None:
+            endpoints = {
+                each.user_endpoint.host: (spread(each.active_partitions), spread(each.standby_partitions))
+                for each in response.partitions_by_user_endpoint
+            }
         self.clients[at] = client._replace(
+            endpoints=endpoints,
+            endpoints_epoch=response.endpoint_information_epoch,
             epoch=response.member_epoch,
             active=client.active | told[0],
             standby=client.standby | told[1],
@@ -282,6 +302,16 @@ class StreamsHistory(RuleBasedStateMachine):
         assert max(loads) - min(loads) <= 1
         processes = {client.process_id for client in self.clients}
         standbys = Counter(task for client in self.clients for task in client.standby)
+        serves = {
+            process: (
+                frozenset((READ_BY[part], n) for each in clients for part, n in each.active),
+                frozenset((READ_BY[part], n) for each in clients for part, n in each.standby),
+            )
+            for process in processes.intersection(WITH_ENDPOINT)
+            for clients in [[each for each in self.clients if each.process_id == process]]
+        }
+        for client in self.clients:
+            assert client.endpoints == serves
         wanted = min(self.configs.streams.group_streams_num_standby_replicas, len(processes) - 1)
         assert standbys == Counter({("1", number): wanted for number in range(size) if wanted})
 
@@ -295,6 +325,10 @@ def rows(tasks: Tasks) -> list[TaskIds]:
 
 def pairs(told: list[Told]) -> Tasks:
     return frozenset((each.subtopology_id, number) for each in told for number in each.partitions)
+
+
+def spread(told: list[TopicPartition]) -> Tasks:
+    return frozenset((each.topic, number) for each in told for number in each.partitions)
 
 
 TestStreamsHistory = StreamsHistory.TestCase
@@ -335,3 +369,14 @@ def test_a_static_member_that_comes_back_in_another_process_has_nothing_that_is_
     history.no_task_is_active_twice()
     history._again()  # what is stored is what is so
     history.teardown()
+
+
+def test_who_changes_brokers_hears_what_the_new_one_counts_anew() -> None:
+    """Found by Kafka's own tests of interactive queries: both brokers had counted to one."""
+    history = StreamsHistory()
+    history.begin(size=2, standbys=0)
+    history.join(process="x", static=None)
+    history.restart()
+    history.rest(rounds=4)
+    (client,) = history.clients
+    assert client.endpoints == {"x": (frozenset({("a", 0), ("a", 1), ("r", 0), ("r", 1)}), frozenset())}

@@ -78,11 +78,13 @@ class _Dealing:
             self._loads[self._process[chosen]] += 1
             return True
 
-        for task in every:
+        # What a member keeps is of the same numbers in all subtopologies, as it was dealt: those that have state, and
+        # those that have none, come to all.
+        for task in sorted(every, key=lambda each: (each[1], each[0])):
             before = was_active.get(task)
             if before is None or not take(task, [before]):
                 left.append(task)
-        for task in left:
+        for task in sorted(left):
             before = was_active.get(task)
             near = self._of_process[self._process[before]] if before is not None else []
             if not take(task, stood_by.get(task, ())) and not take(task, near):

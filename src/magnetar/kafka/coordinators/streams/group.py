@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
+from functools import partial
+from random import getrandbits
 from typing import ClassVar, NamedTuple
 
 from magnetar.kafka.coordinators.facts import Committed, Committer, OffsetCommit
@@ -119,8 +121,12 @@ class StreamsGroup:
     assigned_ms: int = -1
     since_ms: int = -1
     """When this process saw its first member."""
-    endpoint_epoch: int = 0
-    """Grows whenever members with endpoints, or their tasks, change; of this process."""
+    endpoint_epoch: int = field(default_factory=partial(getrandbits, 30))
+    """Grows whenever members with endpoints, or their tasks, change; of this process, and of no other one.
+
+    It begins anywhere: a member knows the number of the broker that coordinated before, or of a group of this name that
+    is gone, and would take the same one for the same endpoints.
+    """
     shutdown_by: str = ""
     """The member that asked for the whole application to end."""
 

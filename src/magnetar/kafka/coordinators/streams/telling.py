@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from magnetar.kafka.coordinators.consumer.topics import Topics
 from magnetar.kafka.coordinators.streams.group import StreamsGroup, StreamsMember, TaskPair, Tasks
+from magnetar.kafka.coordinators.streams.reconcile import flat, tasks
 from magnetar.kafka.coordinators.streams.settings import StreamsSettings
 from magnetar.kafka.coordinators.streams.topology import sources
 from magnetar.wire.kafka.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
@@ -71,15 +74,7 @@ def answer_of(
         answer.standby_tasks = _rows(member.tasks.standby)
         answer.warmup_tasks = []
     if group.endpoint_epoch != request.endpoint_information_epoch:
-        answer.partitions_by_user_endpoint = [
-            EndpointToPartitions(
-                user_endpoint=Endpoint(host=each.endpoint[0], port=each.endpoint[1]),
-                active_partitions=_partitions(group, each.tasks.active, topics),
-                standby_partitions=_partitions(group, each.tasks.standby, topics),
-            )
-            for each in group.members.values()
-            if each.endpoint is not None
-        ]
+        answer.partitions_by_user_endpoint = _by_endpoint(group, topics)
     return answer
 
 
@@ -107,18 +102,41 @@ def _status(group: StreamsGroup, member: StreamsMember, is_delayed: bool) -> lis
     return found
 
 
-def _rows(tasks: Tasks) -> list[TaskIds]:
+def _rows(some: Tasks) -> list[TaskIds]:
     return [
         TaskIds(subtopology_id=subtopology, partitions=sorted(numbers))
-        for subtopology, numbers in sorted(tasks.items())
+        for subtopology, numbers in sorted(some.items())
     ]
 
 
-def _partitions(group: StreamsGroup, tasks: Tasks, topics: Topics) -> list[TopicPartition]:
+def _by_endpoint(group: StreamsGroup, topics: Topics) -> list[EndpointToPartitions]:
+    """Return what each endpoint can be asked for, once: the threads of one application have one together.
+
+    Kafka's broker tells of each thread, and Java's client then knows the last one's partitions alone.
+    """
+    found: dict[tuple[str, int], list[TaskPair]] = {}
+    for each in group.members.values():
+        if each.endpoint is not None:
+            found.setdefault(each.endpoint, []).append(each.tasks)
+    return [
+        EndpointToPartitions(
+            user_endpoint=Endpoint(host=host, port=port),
+            active_partitions=_partitions(group, _together(each.active for each in some), topics),
+            standby_partitions=_partitions(group, _together(each.standby for each in some), topics),
+        )
+        for (host, port), some in found.items()
+    ]
+
+
+def _together(some: Iterable[Tasks]) -> Tasks:
+    return tasks(task for each in some for task in flat(each))
+
+
+def _partitions(group: StreamsGroup, some: Tasks, topics: Topics) -> list[TopicPartition]:
     assert group.topology is not None
     rows = []
     for part in group.topology.subtopologies:
-        numbers = tasks.get(part.subtopology_id, frozenset())
+        numbers = some.get(part.subtopology_id, frozenset())
         for name in sources(part):
             topic = topics.find(name)
             here = sorted(each for each in numbers if topic is not None and each < topic.partitions)
