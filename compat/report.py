@@ -111,6 +111,8 @@ account of what does not, and why:
   [findings](../compat/suites/pulsar_python/FINDINGS.md)
 - the tests of Pulsar's Rust client: [allow-list](../compat/suites/pulsar_rs/allowlist.txt),
   [findings](../compat/suites/pulsar_rs/FINDINGS.md)
+- rskafka's integration tests: [allow-list](../compat/suites/rskafka/allowlist.txt),
+  [findings](../compat/suites/rskafka/FINDINGS.md)
 - rust-rdkafka's integration tests: [allow-list](../compat/suites/rust_rdkafka/allowlist.txt),
   [findings](../compat/suites/rust_rdkafka/FINDINGS.md)
 - Sarama's functional tests: [allow-list](../compat/suites/sarama/allowlist.txt),

@@ -12,6 +12,7 @@
     compat/run_suites.py --kafka --suite confluent-python --source DIR --all  the same tests on Apache Kafka
     compat/run_suites.py --magnetar --suite kafka-go --source DIR       a checkout of kafka-go
     compat/run_suites.py --magnetar --suite kafkajs --source DIR        a checkout of kafkajs
+    compat/run_suites.py --magnetar --suite rskafka --source DIR        a checkout of rskafka
     compat/run_suites.py --magnetar --suite rust-rdkafka --source DIR   a checkout of rust-rdkafka
     compat/run_suites.py --magnetar --suite sarama --source DIR         a checkout of Sarama
     compat/run_suites.py --magnetar --suite aiokafka --source DIR       a checkout of aiokafka
@@ -53,6 +54,7 @@ from suites.pulsar_go import suite as pulsar_go
 from suites.pulsar_java import suite as pulsar_java
 from suites.pulsar_python import suite as pulsar_python
 from suites.pulsar_rs import suite as pulsar_rs
+from suites.rskafka import suite as rskafka
 from suites.rust_rdkafka import suite as rust_rdkafka
 from suites.sarama import suite as sarama
 from versions import version
@@ -70,6 +72,7 @@ SUITES: dict[str, ModuleType] = {
     "pulsar-java": pulsar_java,
     "pulsar-python": pulsar_python,
     "pulsar-rs": pulsar_rs,
+    "rskafka": rskafka,
     "rust-rdkafka": rust_rdkafka,
     "sarama": sarama,
 }

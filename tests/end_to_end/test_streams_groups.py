@@ -114,3 +114,53 @@ def test_an_application_gets_its_topics_and_tasks_and_keeps_them(
         assert beat(wire, -1).error_code == ErrorCode.NONE
         (group,) = wire.ask(StreamsGroupDescribeRequest(group_ids=["app"])).groups
         assert (group.group_state, group.members) == ("Empty", [])
+
+
+def test_internal_topics_with_more_replicas_than_there_are_brokers_are_refused_as_any_topic_is(
+    start_broker: Callable[..., BrokerProcess], tmp_path: Path
+) -> None:
+    broker = start_broker(tmp_path / "data", *OPTIONS)
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin.create_topics([NewTopic("words", 3)])["words"].result()
+    topology = Topology(
+        epoch=1,
+        subtopologies=[
+            Subtopology(
+                subtopology_id="0",
+                source_topics=["words"],
+                state_changelog_topics=[TopicInfo(name="app-seen", replication_factor=3)],
+            )
+        ],
+    )
+    with Wire(broker.host_and_port) as wire:
+        for _ in range(2):
+            (status,) = beat(wire, 0, topology=topology).status
+            assert status.status_code == 3
+            assert status.status_detail.startswith(
+                "Internal topics are missing: app-seen; Creation failed: app-seen (Unable to replicate the partition 3 "
+            )
+        (group,) = wire.ask(StreamsGroupDescribeRequest(group_ids=["app"])).groups
+        assert group.group_state == "NotReady"
+
+
+def test_an_application_is_told_what_puts_its_tasks_off_before_what_is_missing(
+    start_broker: Callable[..., BrokerProcess], tmp_path: Path
+) -> None:
+    waits = "group.streams.initial.rebalance.delay.ms=3000", "group.streams.assignment.interval.ms=15000"
+    broker = start_broker(tmp_path / "data", *(part for each in waits for part in ("--set", each)))
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin.create_topics([NewTopic("words", 3)])["words"].result()
+    with Wire(broker.host_and_port) as wire:
+        answer = beat(wire, 0)
+        assert [(each.status_code, each.status_detail) for each in answer.status] == [
+            (5, "Assignment delayed due to the configured initial rebalance delay."),
+            (3, "Internal topics are missing: app-by-word, app-seen"),
+        ]
+        while answer.status:
+            time.sleep(0.1)
+            answer = beat(wire, answer.member_epoch)
+        admin.delete_topics(["app-seen"])["app-seen"].result()
+        while len(answer.status) < 2:
+            answer = beat(wire, answer.member_epoch)
+        told = answer.status[0].status_code, answer.status[0].status_detail
+        assert told == (5, "Assignment delayed due to the configured assignment interval.")

@@ -48,7 +48,7 @@ from magnetar.records.batch import NO_PRODUCER, TRANSACTIONAL, PlainRecord, enco
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.create_acls_request import AclCreation, CreateAclsRequest
 from magnetar.wire.kafka.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
-from magnetar.wire.kafka.messages.delete_topics_request import DeleteTopicsRequest
+from magnetar.wire.kafka.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from magnetar.wire.kafka.messages.describe_acls_request import DescribeAclsRequest
 from magnetar.wire.kafka.messages.describe_groups_request import DescribeGroupsRequest
 from magnetar.wire.kafka.messages.describe_transactions_request import DescribeTransactionsRequest
@@ -553,10 +553,15 @@ def test_who_may_describe_a_topic_learns_that_it_is_not_there_to_be_deleted(hous
         assert say(wire, f"token:{token('dora')}").error_code == 0  # type: ignore[attr-defined]
 
         def codes() -> list[int]:
-            answer = wire.ask(DeleteTopicsRequest(topic_names=["nowhere", there], timeout_ms=1000), 5)
-            return [
-                {each.name: each.error_code for each in answer.responses}[name] for name in ("nowhere", there)
-            ]
+            names = ["nowhere", there]
+            by_names = DeleteTopicsRequest(topic_names=names, timeout_ms=1000)
+            by_rows = DeleteTopicsRequest(
+                topics=[DeleteTopicState(name=name) for name in names], timeout_ms=1000
+            )
+            answers = [wire.ask(by_names, 5), wire.ask(by_rows, 6)]
+            first, second = ({row.name: row.error_code for row in each.responses} for each in answers)
+            assert first == second
+            return [first[name] for name in names]
 
         denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         assert codes() == [denied, denied]

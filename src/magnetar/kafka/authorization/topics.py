@@ -262,17 +262,18 @@ async def delete_topics(request: Any, context: RequestContext, checks: Checks, a
         request.topics, lambda topic: checks.deletes(topic.name, topic.topic_id)
     )
     response = await answer(request, context)
-    hidden = [
+
+    def is_missing(name: str | None) -> bool:
+        return name is not None and checks.sees(name) and context.kafka.broker.get(name) is None
+
+    hidden = [(name, ZERO_UUID) async for name in paced(names)]
+    hidden += [(row.name, row.topic_id) async for row in paced(rows)]
+    response.responses += [
         DeletableTopicResult(name=name, error_code=UNKNOWN, error_message=NOT_THERE)
-        if checks.sees(name) and context.kafka.broker.get(name) is None
-        else DeletableTopicResult(name=name, error_code=DENIED, error_message=MESSAGE)
-        async for name in paced(names)
+        if topic_id == ZERO_UUID and is_missing(name)
+        else DeletableTopicResult(name=name, topic_id=topic_id, error_code=DENIED, error_message=MESSAGE)
+        async for name, topic_id in paced(hidden)
     ]
-    hidden += [
-        DeletableTopicResult(name=row.name, topic_id=row.topic_id, error_code=DENIED, error_message=MESSAGE)
-        async for row in paced(rows)
-    ]
-    response.responses += hidden
     return response
 
 

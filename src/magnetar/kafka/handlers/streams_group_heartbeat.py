@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.core import NewTopic
+from magnetar.broker.core import Broker, NewTopic
 from magnetar.broker.errors import BrokerError, TopicExists
 from magnetar.kafka.apart import load_apart
 from magnetar.kafka.authorization.checks import Checks
 from magnetar.kafka.coordinators.caller import Caller
+from magnetar.kafka.handlers.assignments import PartRefused, check_replication_factor
 from magnetar.kafka.handlers.rebalance_protocols import serves
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
@@ -66,18 +67,24 @@ _MISSING_INTERNAL_TOPICS = 3
 
 async def _make(missing: Iterable[MissingTopic], context: RequestContext) -> list[str]:
     """Make internal topics; return what went wrong with which."""
-    broker = context.kafka.broker
     failed = []
     for topic in missing:
         try:
-            (made,) = await broker.create_topics(
-                [NewTopic(broker.naming.parse(topic.name), topic.partitions, dict(topic.configs))]
-            )
-        except BrokerError as error:
-            made = error
-        if isinstance(made, BrokerError) and not isinstance(made, TopicExists):
-            failed.append(f"{topic.name} ({made})")
+            await _make_one(topic, context.kafka.broker)
+        except TopicExists:
+            continue
+        except (BrokerError, PartRefused) as error:
+            failed.append(f"{topic.name} ({error})")
     return failed
+
+
+async def _make_one(topic: MissingTopic, broker: Broker) -> None:
+    if topic.replication_factor:
+        check_replication_factor(topic.replication_factor, broker.ownership)
+    name = broker.naming.parse(topic.name)
+    (made,) = await broker.create_topics([NewTopic(name, topic.partitions, dict(topic.configs))])
+    if isinstance(made, BrokerError):
+        raise made
 
 
 async def guard(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:

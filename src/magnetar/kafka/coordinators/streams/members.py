@@ -94,7 +94,7 @@ class StreamsGroups:
         group.put(member)
         changed = is_new or _asks_anew(before, member)
         self._refresh(group, configured, settings, changed, facts)
-        is_delayed = self._retarget(group, configured, settings, now_ms, facts)
+        delayed_by = self._retarget(group, configured, settings, now_ms, facts)
         moved = reconcile(
             member,
             group.assignment_epoch,
@@ -116,7 +116,7 @@ class StreamsGroups:
             self._topics,
             caller.api_version,
             is_told=is_told,
-            is_delayed=is_delayed,
+            delayed_by=delayed_by,
         )
         return Decision(tuple(facts), BeatAnswer(response, configured.missing))
 
@@ -214,19 +214,19 @@ class StreamsGroups:
         settings: StreamsSettings,
         now_ms: int,
         facts: list[Fact],
-    ) -> bool:
-        """Make a new target if there is a new epoch; return whether that is put off."""
+    ) -> str:
+        """Make a new target if there is a new epoch; return what puts that off, in Kafka's words, if anything does."""
         if group.epoch <= group.assignment_epoch:
-            return False
+            return ""
         delay_ms = settings.group_streams_initial_rebalance_delay_ms
         if group.since_ms >= 0 and now_ms - group.since_ms < delay_ms:
-            return True
+            return "initial rebalance delay"
         group.since_ms = -1
         if (
             group.assigned_ms >= 0
             and now_ms - group.assigned_ms < settings.group_streams_assignment_interval_ms
         ):
-            return True
+            return "assignment interval"
         group.assigned_ms = now_ms
         workers = [
             TaskOwner(each.member_id, each.process_id, group.targets.get(each.member_id, NOTHING))
@@ -240,7 +240,7 @@ class StreamsGroups:
                 facts.append(target_fact(group.group_id, member_id, target))
         group.assignment_epoch = group.epoch
         facts.append(target_epoch_fact(group))
-        return False
+        return ""
 
     def _put(self, group: StreamsGroup, moved: StreamsMember, now_ms: int, facts: list[Fact]) -> None:
         group.put(moved)

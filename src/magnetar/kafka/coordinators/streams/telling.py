@@ -56,7 +56,7 @@ def answer_of(
     api_version: int,
     *,
     is_told: bool,
-    is_delayed: bool,
+    delayed_by: str,
 ) -> StreamsGroupHeartbeatResponse:
     """Return the answer to a heartbeat."""
     answer = StreamsGroupHeartbeatResponse(
@@ -66,7 +66,7 @@ def answer_of(
         task_offset_interval_ms=_OFFSET_INTERVAL_MS,
         acceptable_recovery_lag=_RECOVERY_LAG,
         acceptable_recovery_lag_legacy=0 if api_version else _RECOVERY_LAG,
-        status=_status(group, member, is_delayed),
+        status=_status(group, member, delayed_by),
         endpoint_information_epoch=group.endpoint_epoch,
     )
     if is_told:
@@ -78,7 +78,7 @@ def answer_of(
     return answer
 
 
-def _status(group: StreamsGroup, member: StreamsMember, is_delayed: bool) -> list[Status]:
+def _status(group: StreamsGroup, member: StreamsMember, delayed_by: str) -> list[Status]:
     found = []
     assert group.topology is not None
     if member.topology_epoch < group.topology.epoch:
@@ -87,6 +87,9 @@ def _status(group: StreamsGroup, member: StreamsMember, is_delayed: bool) -> lis
             f"{group.topology.epoch}."
         )
         found.append(Status(status_code=_STALE_TOPOLOGY, status_detail=detail))
+    if delayed_by:
+        detail = f"Assignment delayed due to the configured {delayed_by}."
+        found.append(Status(status_code=_ASSIGNMENT_DELAYED, status_detail=detail))
     if group.configured is not None and group.configured.problem is not None:
         problem = group.configured.problem
         found.append(Status(status_code=problem.code, status_detail=problem.detail))
@@ -96,9 +99,6 @@ def _status(group: StreamsGroup, member: StreamsMember, is_delayed: bool) -> lis
             "entire application."
         )
         found.append(Status(status_code=_SHUTDOWN_APPLICATION, status_detail=detail))
-    if is_delayed:
-        detail = "Assignment delayed due to the configured initial rebalance delay or assignment interval."
-        found.append(Status(status_code=_ASSIGNMENT_DELAYED, status_detail=detail))
     return found
 
 

@@ -40,6 +40,8 @@ class MissingTopic(NamedTuple):
     name: str
     partitions: int
     configs: tuple[tuple[str, str], ...]
+    replication_factor: int = 0
+    """How many replicas the application asks for; 0 for as many as topics have by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ def _configure(parts: Sequence[Subtopology], topics: Topics) -> Configured:
         expected = decided[topic.name]
         if found is None:
             configs = tuple((each.key, each.value) for each in topic.topic_configs)
-            lacking.append(MissingTopic(topic.name, expected, configs))
+            lacking.append(MissingTopic(topic.name, expected, configs, topic.replication_factor))
         elif found.partitions != expected:
             raise _Wrong(
                 Problem(
