@@ -182,7 +182,7 @@ def test_lines_may_be_continued_and_use_a_colon(tmp_path: Path) -> None:
 def test_every_setting_is_described_and_its_default_is_allowed() -> None:
     for each in SETTINGS.values():
         assert each.doc.endswith("."), each.name
-        assert each.rule is None or not each.rule.refused(each.default, None), each.name
+        assert each.rule is None or each.rule.refusal(each.default, None) is None, each.name
         if each.kind in (Kind.INT, Kind.LONG) and each.name.endswith((".ms", ".bytes")):
             assert each.unit in ("ms", "bytes"), each.name
 

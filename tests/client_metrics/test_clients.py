@@ -42,7 +42,7 @@ def alter(wire: Wire, name: str, op: int = SET, **texts: str) -> int:
 
 def described(wire: Wire, name: str) -> Any:
     asked = DescribeConfigsResource(resource_type=CLIENT_METRICS, resource_name=name, configuration_keys=None)
-    return wire.ask(DescribeConfigsRequest(resources=[asked])).results[0]
+    return wire.ask(DescribeConfigsRequest(resources=[asked], include_synonyms=True)).results[0]
 
 
 def asked_for(wire: Wire) -> set[int]:
@@ -64,6 +64,10 @@ def test_subscriptions_are_configurations(start_broker: Callable[..., BrokerProc
         assert sorted(rows) == [
             ("interval.ms", "1000", 7), ("match", "client_id=a.*", 7), ("metrics", "org.apache.kafka.producer.", 7),
         ]  # fmt: skip
+        synonyms = {
+            each.name: [one.value for one in each.synonyms] for each in described(wire, "slow").configs
+        }
+        assert synonyms["interval.ms"] == ["1000"], "Kafka names no default beside it"
         assert {each.config_source for each in described(wire, "none").configs} == {5}
         assert described(wire, "").error_code == ErrorCode.INVALID_REQUEST
         assert alter(wire, "", interval_ms="1000") == ErrorCode.INVALID_REQUEST

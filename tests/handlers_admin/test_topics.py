@@ -115,6 +115,16 @@ async def test_a_topic_is_made_in_every_version(tmp_path: Path, version: int) ->
         (wanted("t", configs={"retention.ms": None}), E.INVALID_CONFIG, "Null value not supported"),
         (wanted("t", configs={"retention.ms": "x"}), E.INVALID_CONFIG, "Not a number of type LONG"),
         (wanted("t", configs={"retention.ms": "-5"}), E.INVALID_CONFIG, "Value must be at least -1"),
+        (
+            wanted("t", configs={"min.cleanable.dirty.ratio": "1.1"}),
+            E.INVALID_CONFIG,
+            "Invalid value 1.1 for configuration min.cleanable.dirty.ratio: Value must be no more than 1",
+        ),
+        (
+            wanted("t", configs={"min.cleanable.dirty.ratio": "-1"}),
+            E.INVALID_CONFIG,
+            "Invalid value -1 for configuration min.cleanable.dirty.ratio: Value must be at least 0",
+        ),
         (wanted("t", configs={"cleanup.policy": "x"}), E.INVALID_CONFIG, "one of: compact, delete"),
         (wanted("t", configs={"cleanup.policy": "delete,x"}), E.INVALID_CONFIG, "Invalid value x for"),
         (

@@ -89,3 +89,13 @@ WITHOUT_EFFECT: dict[str, SettingDef] = {
     )
     for name, kind, default, rule, why in _ROWS
 }
+
+SHOWN_WHEN_SET = frozenset(
+    {
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
+"""Quotas of replication, which Kafka's DescribeConfigs knows only where they are set: a tool that has taken its
+throttle away looks whether it is gone."""

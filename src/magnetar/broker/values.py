@@ -45,11 +45,16 @@ class Rule:
 
     demand: str
     holds: Callable[[Value], bool]
+    missed: Callable[[Value], str] | None = None
+    """What is said of a value that does not, where that depends on the value; the demand without it."""
 
-    def refused(self, value: Value, text: str | None) -> list[str | None]:
-        """What of a value, written as ``text``, may not be: items of a list, or all of it."""
+    def refusal(self, value: Value, text: str | None) -> tuple[str | None, str] | None:
+        """Return what of a value, written as ``text``, may not be, an item of a list or all of it, and why."""
         parts = zip(value, value, strict=True) if isinstance(value, tuple) else [(value, text)]
-        return [shown for part, shown in parts if not self.holds(part)]
+        for part, shown in parts:
+            if not self.holds(part):
+                return shown, self.demand if self.missed is None or part is None else self.missed(part)
+        return None
 
 
 def at_least(low: float) -> Rule:
@@ -60,10 +65,15 @@ def at_least(low: float) -> Rule:
 
 
 def between(low: float, high: float) -> Rule:
-    """Numbers from ``low`` to ``high``, both included."""
+    """Numbers from ``low`` to ``high``, both included; of others only the end that they missed is told, as by Kafka."""
     return Rule(
         f"Value must be between {low} and {high}",
         lambda value: isinstance(value, int | float) and low <= value <= high,
+        lambda value: (
+            at_least(low).demand
+            if isinstance(value, int | float) and value < low
+            else f"Value must be no more than {high}"
+        ),
     )
 
 
@@ -75,8 +85,8 @@ def one_of(*names: str) -> Rule:
 def parse(name: str, kind: Kind, text: str | None, rule: Rule | None = None) -> Value:
     """Return the value that ``text`` stands for; `InvalidConfig` names setting, value and what is allowed."""
     value = None if text is None else _read(name, kind, text.strip() if kind is not Kind.PASSWORD else text)
-    if rule is not None and (refused := rule.refused(value, text)):
-        raise InvalidConfig(f"Invalid value {refused[0]} for configuration {name}: {rule.demand}")
+    if rule is not None and (refusal := rule.refusal(value, text)) is not None:
+        raise InvalidConfig(f"Invalid value {refusal[0]} for configuration {name}: {refusal[1]}")
     return value
 
 

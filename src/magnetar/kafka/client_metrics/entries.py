@@ -17,8 +17,9 @@ def client_metrics_entries(own: Mapping[str, str]) -> list[ConfigEntry]:
         ConfigEntry(
             name,
             [
-                *([Origin(name, own[name], ConfigSource.CLIENT_METRICS)] if name in own else []),
-                Origin(name, default, ConfigSource.DEFAULT),
+                Origin(name, own[name], ConfigSource.CLIENT_METRICS)  # Kafka names no default beside it
+                if name in own
+                else Origin(name, default, ConfigSource.DEFAULT)
             ],
             Kind.INT if name == INTERVAL_MS else Kind.LIST,
             False,

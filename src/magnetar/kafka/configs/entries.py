@@ -7,7 +7,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from magnetar.broker.core import Broker
 from magnetar.broker.effective import ConfigSource, Origin
-from magnetar.broker.kafka_dynamic_settings import WITHOUT_EFFECT
+from magnetar.broker.kafka_dynamic_settings import SHOWN_WHEN_SET, WITHOUT_EFFECT
 from magnetar.broker.setting import SettingDef
 from magnetar.broker.settings import Settings
 from magnetar.broker.topic import Topic
@@ -79,7 +79,12 @@ class TopicRows(Generic[Row]):
 def broker_entries(broker: Broker) -> list[ConfigEntry]:
     """Return all settings of this broker, and what Kafka's tools look for besides."""
     known = (*broker.settings.declared.definitions.values(), *WITHOUT_EFFECT.values())
-    entries = [_entry(setting, broker.authority.setting_origins(setting)) for setting in known]
+    found = [(setting, broker.authority.setting_origins(setting)) for setting in known]
+    entries = [
+        _entry(setting, origins)
+        for setting, origins in found
+        if setting.name not in SHOWN_WHEN_SET or origins[0].source is not ConfigSource.DEFAULT
+    ]
     return sorted(entries + _fixed_entries(broker.settings) + [_admin_entry(broker)])
 
 
