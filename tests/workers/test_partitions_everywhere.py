@@ -204,3 +204,23 @@ def test_a_topic_is_compacted_unloaded_emptied_and_ended(workers: dict[str, Aske
     assert {each["state"] for each in internal.values()} == {"Terminated"}
     second("DELETE", f"{T}/partitions")
     first("GET", f"{T}/partitioned-stats", expect=404)
+
+
+def test_new_partitions_begin_with_the_topics_subscriptions_whoever_has_them(
+    house: House, client: pulsar.Client, workers: dict[str, Asked]
+) -> None:
+    topic = "grows-apart"
+    ask, other = workers.values()
+    ask("PUT", f"persistent/public/default/{topic}/partitions", 2)
+    client.subscribe(topic, "kept", pulsar.ConsumerType.Shared).close()
+    other("POST", f"persistent/public/default/{topic}/partitions", PARTITIONS)
+    producer = client.create_producer(topic, block_if_queue_full=True)
+    for number in range(MESSAGES):
+        producer.send_async(b"%d" % number, lambda *_: None, partition_key=str(number))
+    producer.flush()
+    stats = ask("GET", f"persistent/public/default/{topic}/partitioned-stats", perPartition="true")
+    assert len(stats["partitions"]) == PARTITIONS
+    assert all(list(each["subscriptions"]) == ["kept"] for each in stats["partitions"].values())
+    consumer = client.subscribe(topic, "kept", pulsar.ConsumerType.Shared)
+    assert {int(consumer.receive(10_000).data()) for _ in range(MESSAGES)} == set(range(MESSAGES))
+    consumer.close()

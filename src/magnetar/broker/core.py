@@ -86,6 +86,8 @@ class Events:
     """Awaited before the topic's ledgers are deleted; by then nobody finds the topic any more."""
     topic_changed: list[Callable[[Topic], None]] = field(default_factory=list)
     """Its partitions or its configuration in force."""
+    topic_grown: list[Callable[[Topic, int], Awaitable[None]]] = field(default_factory=list)
+    """Awaited before whoever gave a topic more partitions is answered: the topic, and how many it had."""
     settings_changed: list[Callable[[Settings], None]] = field(default_factory=list)
     history_leaves: list[Callable[[Topic, int], Awaitable[object]]] = field(default_factory=list)
     """Awaited before retention or compaction takes entries of a partition: what is known from them alone is learnt now.
@@ -501,10 +503,18 @@ class Broker:
         )
 
     async def grow_topic(self, name: str, partitions: int, *, validate_only: bool = False) -> Topic:
-        """Add partitions to a topic, to be ``partitions`` in all; raise `TopicNotFound` or `InvalidPartitions`."""
+        """Add partitions to a topic, to be ``partitions`` in all; raise `TopicNotFound` or `InvalidPartitions`.
+
+        What handlers keep of each partition is made before this returns; where that fails, the partitions are there.
+        """
         while True:
             topic = self.growable_topic(name, partitions)
-            if validate_only or await self._changed(topic, replace(topic, partitions=partitions)):
+            if validate_only:
+                return topic
+            before = topic.partitions
+            if await self._changed(topic, replace(topic, partitions=partitions)):
+                for told in tuple(self.events.topic_grown):
+                    await told(topic, before)
                 return topic
 
     def growable_topic(self, name: str, partitions: int) -> Topic:

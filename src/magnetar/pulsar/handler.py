@@ -17,6 +17,7 @@ from magnetar.ledger.port import wall_clock_ms
 from magnetar.pulsar.expired_subscriptions import ExpiredSubscriptionsSweep
 from magnetar.pulsar.figures import PulsarFigures
 from magnetar.pulsar.group_cursors import GroupCursors
+from magnetar.pulsar.grown_topics import GrownTopics
 from magnetar.pulsar.inactive import InactiveTopicsSweep
 from magnetar.pulsar.limit_settings import PulsarLimitSettings
 from magnetar.pulsar.listeners import parse_pulsar_listeners
@@ -67,7 +68,13 @@ class PulsarProtocolHandler(ProtocolHandler):
         strategy = strategy_named(self._settings.of(PulsarSettings).schema_compatibility_strategy)
         schemas = TopicSchemas(broker.store, self._clock, strategy, broker.offers.get(Workshop))
         self.services = PulsarServices(
-            broker, topics, schemas, GroupCursors(broker, topics), self._clock, Watches(broker)
+            broker,
+            topics,
+            schemas,
+            GroupCursors(broker, topics),
+            self._clock,
+            Watches(broker),
+            GrownTopics(broker, topics),
         )
         broker.offers.add(self.services)
         await self._join_transactions(broker, topics)

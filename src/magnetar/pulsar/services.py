@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from magnetar.broker.core import Broker
 from magnetar.broker.listeners import Listener
 from magnetar.pulsar.group_cursors import GroupCursors
+from magnetar.pulsar.grown_topics import GrownTopics
 from magnetar.pulsar.schemas import TopicSchemas
 from magnetar.pulsar.topics import PulsarTopics
 from magnetar.pulsar.watches import Watches
@@ -28,6 +29,7 @@ class PulsarServices:
     groups: GroupCursors
     clock: Callable[[], int]
     watches: Watches
+    grown: GrownTopics
     transactions: TransactionService | None = None
     """None where they are switched off."""
     served: Sequence[Listener] = ()

@@ -132,11 +132,13 @@ async def _create(ask: AdminRequest, number: int, said: Any, *, partitioned: boo
 
 
 async def grow(ask: AdminRequest) -> None:
-    """Add partitions to a topic."""
+    """Add partitions to a topic; asked again, make what an earlier time has left undone."""
     number, topic = number_of(ask), found(ask)
     refuse_too_many(number - topic.partitions)
     if number != topic.partitions:
         await ask.services.broker.grow_topic(topic.kafka_name, number)
+    else:
+        await ask.services.grown.complete(topic)
 
 
 async def delete(ask: AdminRequest) -> None:

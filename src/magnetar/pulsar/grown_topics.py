@@ -1,0 +1,115 @@
+"""A topic's new partitions begin with the subscriptions that it has, at their first message.
+
+As with Pulsar: what a producer sends there before the consumers have found the partition waits for them. Which
+subscriptions there are, the first partition tells. Each partition is asked of the broker that has it:
+
+    asked     [topic, partition, [[subscription, {property: value}], ...]]    what it is to have; nothing to be told
+    answered  [[subscription, {property: value}], ...]    what it has by then; null if it is another broker's
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from magnetar.broker.core import Broker
+from magnetar.broker.errors import BrokerError
+from magnetar.broker.ownership import NotOwned
+from magnetar.broker.slices import batched
+from magnetar.broker.topic import Topic
+from magnetar.ledger.cursor import Start
+from magnetar.pulsar.dispatch.base import SubType
+from magnetar.pulsar.dispatch.wanted import Wanted
+from magnetar.pulsar.errors import PulsarError
+from magnetar.pulsar.topics import PulsarTopics
+
+_ABOUT = "topics.grown"
+_AT_ONCE = 20
+_TRIES, _PAUSE_S = 20, 0.25
+"""How often a partition is looked for that has moved, or that its broker has not heard of, and how long between."""
+_Begun = Sequence[tuple[str, dict[str, str]]]
+"""Subscriptions with their properties."""
+
+
+class GrownTopics:
+    """Gives new partitions their subscriptions before whoever asked for them is answered."""
+
+    def __init__(self, broker: Broker, topics: PulsarTopics) -> None:
+        self._broker = broker
+        self._topics = topics
+        broker.events.topic_grown.append(self._grown)
+        broker.between.answer(_ABOUT, _read, self._of_another)
+
+    async def _grown(self, topic: Topic, before: int) -> None:
+        """Raise ``BrokerError``, or what opening a partition raises, where not all are made."""
+        await self._begin(topic, range(before, topic.partitions), await self._at(topic, 0))
+
+    async def complete(self, topic: Topic) -> None:
+        """Do what was not done when the topic grew: partitions that have no subscription get those of the first."""
+        if not (begun := await self._at(topic, 0)):
+            return
+        for some in batched(range(1, topic.partitions), _AT_ONCE):
+            found = await asyncio.gather(*(self._at(topic, index) for index in some))
+            await self._begin(
+                topic, [index for index, has in zip(some, found, strict=True) if not has], begun
+            )
+
+    async def _begin(self, topic: Topic, partitions: Sequence[int], begun: _Begun) -> None:
+        if begun:
+            for some in batched(partitions, _AT_ONCE):
+                await asyncio.gather(*(self._at(topic, index, begun) for index in some))
+
+    async def _at(self, topic: Topic, index: int, begun: _Begun = ()) -> _Begun:
+        """Have a partition begin with subscriptions, wherever it is; return those that it has."""
+        ownership = self._broker.ownership
+        for tries in range(_TRIES):
+            if tries:
+                await asyncio.sleep(_PAUSE_S)
+            owner = ownership.owner(topic.name, index)
+            if owner is None or owner.node_id == ownership.node_id:
+                found = await self._here(topic.kafka_name, index, begun)
+            else:
+                asked = [topic.kafka_name, index, list(begun)]
+                found = await self._broker.between.ask(owner.node_id, _ABOUT, asked)
+            if found is not None:
+                return found
+        raise BrokerError(
+            f"{topic.kafka_name} has {topic.partitions} partitions now, but nobody has partition {index} to keep its "
+            f"subscriptions: ask for as many partitions again"
+        )
+
+    async def _here(self, name: str, index: int, begun: _Begun) -> _Begun | None:
+        topic = self._broker.get(name)
+        if topic is None or index >= topic.partitions:
+            return None
+        try:
+            opened = await self._topics.open(topic, index)
+            for subscription, properties in begun:
+                if subscription not in opened.subscriptions:
+                    await opened.subscription(
+                        Wanted(subscription, SubType.Exclusive, start=Start.earliest, properties=properties)
+                    )
+        except NotOwned:
+            return None
+        except PulsarError as error:  # there are as many subscriptions as there may be
+            raise BrokerError(str(error)) from error
+        return [
+            (each.name, dict(each.properties))
+            for each in opened.subscriptions.values()
+            if each.cursor.is_durable and not self._topics.is_groups(opened, each.name)
+        ]
+
+    async def _of_another(self, asked: tuple[str, int, _Begun]) -> _Begun | None:
+        return await self._here(*asked)
+
+
+def _read(asked: Any) -> tuple[str, int, _Begun]:
+    try:
+        name, index, rows = asked
+        begun = [(str(subscription), dict(properties)) for subscription, properties in rows]
+    except (TypeError, ValueError):
+        raise ValueError("what a partition is to begin with has other fields") from None
+    if not isinstance(name, str) or type(index) is not int or index < 0:
+        raise ValueError("there is no such partition")
+    return name, index, begun
