@@ -10,6 +10,7 @@ import urllib.request
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.error import HTTPError
 
 import pulsar
 import pytest
@@ -198,6 +199,10 @@ def test_the_admin_rest_is_that_of_all_brokers(
             assert status == 200, body
             assert "msgInCounter" in json.loads(body)
     assert asked(proxy, "GET", "/admin/v2/persistent/public/default/none/stats")[0] == 404
+    with pytest.raises(HTTPError, match="404: Topic persistent://public/default/none not found"):
+        urllib.request.urlopen(
+            f"{proxy.http}/admin/v2/persistent/public/default/none/stats", timeout=PATIENCE_S
+        )
     assert asked(proxy, "GET", "/health") == (200, "ok\n")
 
 

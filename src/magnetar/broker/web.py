@@ -32,6 +32,7 @@ BODY_S = 30.0
 MIN_BYTES_PER_S = 4 << 10
 UNTAKEN_S = 60.0
 KEEP_ALIVE_S = 75
+_LONGEST_PHRASE = 400
 
 
 class BodyTooLarge(Exception):
@@ -59,6 +60,15 @@ async def body_of(request: Request) -> bytes:
         if held is not None:
             await held.take(len(part))
     return b"".join(parts)
+
+
+def say_with_status(scope: Scope, words: str) -> None:
+    """Have the answer to a request say these words behind its status, for clients that show nothing else."""
+    if (state := scope.get("state")) is not None:
+        state["phrase"] = bytes(
+            each if 0x20 <= each < 0x7F else 0x3F
+            for each in words[:_LONGEST_PHRASE].encode("ascii", "replace")
+        )
 
 
 def is_known(scope: Scope) -> None:

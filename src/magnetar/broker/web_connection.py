@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 import h11
 from uvicorn import Config
@@ -20,11 +21,26 @@ _BAD_REQUEST = (
 _log = logging.getLogger("magnetar.web")
 
 
+class _Connection(h11.Connection):
+    """HTTP's state of one connection. Applications have no other way to say what stands behind a status."""
+
+    def __init__(self, most_bytes: int, phrase: Callable[[], bytes]) -> None:
+        super().__init__(h11.SERVER, most_bytes)
+        self._phrase = phrase
+
+    def send_with_data_passthrough(self, event: h11.Event) -> list[bytes] | None:
+        if type(event) is h11.Response and (phrase := self._phrase()):
+            event = h11.Response(status_code=event.status_code, headers=event.headers, reason=phrase)
+        return super().send_with_data_passthrough(event)
+
+
 class WebConnection(H11Protocol):
     """Keeps, for whoever asks who this is, what certificate the client has shown."""
 
     def __init__(self, broker: Broker, config: Config, state: ServerState) -> None:
         super().__init__(config, state, {}, asyncio.get_running_loop())
+        assert config.h11_max_incomplete_event_size is not None
+        self.conn = _Connection(config.h11_max_incomplete_event_size, self._phrase)
         self._broker = broker
         self._host = ""
         self._held = web.Held(broker, self._read_on, self._buffered)
@@ -65,6 +81,11 @@ class WebConnection(H11Protocol):
         if not self._held.account.may_take_more():
             self._is_held_back = True
             self.flow.pause_reading()
+
+    def _phrase(self) -> bytes:
+        """Return what the answer that begins now says behind its status; nothing for what HTTP calls it."""
+        phrase: bytes = b"" if self.cycle is None else self.cycle.scope["state"].get("phrase", b"")
+        return phrase
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP. What was asked before it, and is not answered yet, has no answer any more."""

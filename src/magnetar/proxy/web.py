@@ -212,7 +212,8 @@ class _Client:
             await self._say(502, b"text/plain; charset=utf-8", b"no broker answers\n")
             return
         kept = [(name, value) for name, value in response.headers if name not in _BETWEEN_TWO]
-        await self._send(h11.Response(status_code=response.status_code, headers=kept))
+        status, reason = response.status_code, response.reason  # both in the broker's words
+        await self._send(h11.Response(status_code=status, headers=kept, reason=reason))
         async for data in body:
             await self._send(h11.Data(data=data))
         await self._send(h11.EndOfMessage())

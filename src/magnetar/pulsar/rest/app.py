@@ -19,7 +19,7 @@ from starlette.routing import Route as StarletteRoute
 from magnetar.broker.auth.authentication import AuthenticationFailed, Principal
 from magnetar.broker.ownership import NotOwned
 from magnetar.broker.slices import sliced
-from magnetar.broker.web import body_of
+from magnetar.broker.web import body_of, say_with_status
 from magnetar.broker.web_common import principal_of
 from magnetar.pulsar.rest.everywhere import answer_others
 from magnetar.pulsar.rest.refusals import refusal_of
@@ -109,7 +109,7 @@ class _View:
         route = self.route(request.method)
         if route is None:
             there_are = [each for each in _METHOD_ORDER if each in self._table]
-            return _refusal(
+            return _Refusal(
                 405,
                 f"{request.method} is not served here: {', '.join(there_are)}",
                 {"Allow": ", ".join(there_are)},
@@ -146,10 +146,10 @@ class _View:
         ownership, owner = self._services.broker.ownership, error.owner
         address = None if owner is None else address_of(ownership, owner.node_id, self._address())
         if address is None or not address.broker:
-            return _refusal(503, str(error))
+            return _Refusal(503, str(error))
         where = f"{address.http or address.https}{request.url.path}"
         query = f"?{request.url.query}" if request.url.query else ""
-        return _refusal(307, str(error), {"Location": where + query})
+        return _Refusal(307, str(error), {"Location": where + query})
 
 
 async def _learn(ask: AdminRequest) -> None:
@@ -196,19 +196,29 @@ _dumped = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def _refused(error: Exception, request: Request) -> Response:
-    return _refusal(*refusal_of(error, f"{request.method} {request.url.path}"))
+    return _Refusal(*refusal_of(error, f"{request.method} {request.url.path}"))
 
 
-def _refusal(status: int, reason: str, headers: Mapping[str, str] | None = None) -> Response:
-    body = json.dumps({"reason": reason}).encode()
-    return Response(body, status, dict(headers or {}), "application/json")
+class _Refusal(Response):
+    """Says why in its body, and behind its status, where Pulsar's clients look that look up topics by HTTP."""
+
+    def __init__(self, status: int, reason: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(
+            json.dumps({"reason": reason}).encode(), status, dict(headers or {}), "application/json"
+        )
+        self._reason = reason
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if self.status_code >= 400:
+            say_with_status(scope, self._reason)
+        await super().__call__(scope, receive, send)
 
 
 async def _not_found(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
-        return _refusal(404, f"{request.url.path} is not served; /openapi.json tells what is")
-    return _refusal(error.status_code, str(error.detail))
+        return _Refusal(404, f"{request.url.path} is not served; /openapi.json tells what is")
+    return _Refusal(error.status_code, str(error.detail))
 
 
 def openapi(routes: tuple[RestRoute, ...]) -> dict[str, Any]:
