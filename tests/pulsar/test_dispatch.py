@@ -771,3 +771,76 @@ async def test_cursors_of_very_many_subscriptions_learn_of_acknowledgements_in_m
         seen.append(len(known))
     assert max(after - before for before, after in pairwise(seen)) == 1
     assert {each.cursor.mark_delete_position for each in subscriptions} == {Position(ledger_id, 0)}
+
+
+def write_in_pieces(home: House, number: int, pieces: int) -> None:
+    for piece in range(pieces):
+        home.write(number * 100 + piece, uuid=f"m{number}", chunk_id=piece, num_chunks_from_msg=pieces)
+
+
+async def test_the_pieces_of_a_message_go_to_one_consumer_in_order_while_others_come_and_go() -> None:
+    """A client throws away a piece whose predecessor it has not got, and acknowledges what is whole."""
+    seed = 7 if os.environ.get("CI") else random.randrange(1 << 32)
+    dice = random.Random(seed)
+    home = await house("shared")
+    pieces = [dice.choice((1, 1, 2, 3, 7)) for _ in range(150)]
+    open_: dict[Consumer, tuple[Ear, int, dict[int, list[Place]]]] = {}
+    whole: set[int] = set()
+    written = 0
+    for step in range(6000):
+        action = dice.random()
+        if written < len(pieces) and action < 0.2:
+            write_in_pieces(home, written, pieces[written])
+            written += 1
+        elif not open_ or (action < 0.24 and len(open_) < 4):
+            consumer, ear = home.join(dice.randrange(1, 4))
+            open_[consumer] = ear, 0, {}
+        elif action < 0.25 and len(open_) > 1 and step < 5000:
+            gone = dice.choice(list(open_))
+            del open_[gone]
+            home.subscription.remove(gone)
+        else:
+            consumer = dice.choice(list(open_))
+            ear, had, parts = open_[consumer]
+            for place, text, _ in ear.heard[had:]:
+                number, piece = divmod(int(text), 100)
+                if piece == 0:
+                    parts[number] = []
+                if len(parts.get(number, ())) != piece or (piece and number not in parts):
+                    raise AssertionError(
+                        f"piece {piece} of {number} came to one who cannot use it, seed {seed}"
+                    )
+                parts[number].append(place)
+                if piece == pieces[number] - 1:
+                    whole.add(number)
+                    for each in parts.pop(number):
+                        home.subscription.acknowledge(consumer, each, None)
+            home.subscription.flow(consumer, len(ear.heard) - had)
+            open_[consumer] = ear, len(ear.heard), parts
+        await settle() if dice.random() < 0.3 else await asyncio.sleep(0)
+        if len(whole) == len(pieces):
+            break
+    assert whole == set(range(len(pieces))), f"seed {seed}"
+    await settle()
+    assert home.subscription.backlog == 0, f"seed {seed}"
+
+
+async def test_a_consumer_without_room_keeps_only_its_own_messages_waiting() -> None:
+    home = await house("shared")
+    slow, slow_ear = home.join(1)
+    write_in_pieces(home, 1, 3)
+    await settle()
+    _, other_ear = home.join(100)
+    for number in range(2, 6):
+        write_in_pieces(home, number, number - 1)
+    await settle()
+    assert [text for _, text, _ in slow_ear.heard] == ["100"]
+    assert [text for _, text, _ in other_ear.heard] == [
+        str(number * 100 + piece) for number in range(2, 6) for piece in range(number - 1)
+    ]
+    home.subscription.flow(slow, 1)
+    await settle()
+    assert [text for _, text, _ in slow_ear.heard] == ["100", "101"]
+    home.subscription.remove(slow)
+    await settle()
+    assert [text for _, text, _ in other_ear.heard][-3:] == ["100", "101", "102"], "from the first piece on"

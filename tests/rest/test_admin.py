@@ -351,6 +351,8 @@ def test_schemas_have_versions(http: httpx.Client, topic: str) -> None:
     assert http.get(f"{root}/schema/0").json()["data"] == record
     assert len(http.get(f"{root}/schemas").json()["getSchemaResponses"]) == 2
     assert http.delete(f"{root}/schema").json() == {"version": 2}, "as pulsar-admin reads it"
+    assert http.delete(f"{root}/schema").json() == {"version": 2}, "it is gone already"
+    assert http.delete("/admin/v2/schemas/public/default/never-there/schema").json() == {"version": -1}
     for gone in (
         "schema",
         "schema/0",

@@ -1,7 +1,8 @@
 """Shared subscriptions: entries go to whoever has room, and each is acknowledged, or sent again, by itself.
 
 An entry is in one of these places: ahead (read, not sent), pending (at a consumer), replay (to be sent again, in
-order), delayed (until its time), or done with. Replays go before what is ahead.
+order), delayed (until its time), waiting (a piece of a message, for the consumer that has the others), or done with.
+Replays go before what is ahead.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from magnetar.broker.transactions import Ack, TxnId
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.errors import LedgerNotFound
 from magnetar.ledger.port import Position
 from magnetar.pulsar.dispatch.base import SubType, foremost
+from magnetar.pulsar.dispatch.chunks import Chunks, Replay
 from magnetar.pulsar.dispatch.consumer import Consumer, PendingAck
 from magnetar.pulsar.dispatch.deliveries import Delivery, Place
 from magnetar.pulsar.dispatch.linked import LinkedWork
@@ -26,13 +27,6 @@ from magnetar.pulsar.errors import NotAllowed
 
 _MAX_REPLAYED_AT_ONCE = 200
 _TICK_S = 0.001
-
-
-class Replay(NamedTuple):
-    """An entry to be sent again."""
-
-    last_offset: int
-    key_hash: int
 
 
 class Shared(Subscription):
@@ -48,6 +42,7 @@ class Shared(Subscription):
         self._order: list[Place] = []  # a heap; places that are no longer in _replay are passed over
         self._delayed: list[tuple[int, Place, int]] = []  # a heap: when, what, its last offset
         self._alarm: asyncio.TimerHandle | None = None
+        self._chunks = Chunks()
         self.link: LinkedWork | None = None
         """Its part in the work queue that it shares with a Kafka share group, where its name is linked."""
 
@@ -77,6 +72,7 @@ class Shared(Subscription):
         self._replay.clear()
         self._order.clear()
         self._delayed.clear()
+        self._chunks.clear()
         for consumer in self.consumers:
             consumer.pending.clear()
             consumer.unacked = 0
@@ -113,6 +109,8 @@ class Shared(Subscription):
             if self._is_held_back():
                 return
             self._wake_delayed()
+            for place, replay in self._chunks.due(self._waits_for):
+                self._again_later(place, replay)
             if self._replay:
                 if not await self._send_replays():
                     return
@@ -135,10 +133,11 @@ class Shared(Subscription):
                 self._ahead.popleft()
                 continue
             consumer = self._choose(delivery, 0)
-            if consumer is None:
+            if consumer is None and not self._may_wait(delivery, Replay(delivery.last_offset, 0)):
                 break
             self._ahead.popleft()
-            self._hand(delivery, 0, consumer, outbox)
+            if consumer is not None:
+                self._hand(delivery, 0, consumer, outbox)
         outbox.send()
         return not self._ahead or outbox.is_full
 
@@ -181,8 +180,21 @@ class Shared(Subscription):
 
     def _stuck(self, delivery: Delivery, replay: Replay) -> bool:
         """Nobody takes a replay now: keep it; tell whether nobody takes any other one either."""
+        if self._may_wait(delivery, replay):
+            return False
         self._again_later(delivery.place, replay)
         return True
+
+    def _may_wait(self, delivery: Delivery, replay: Replay) -> bool:
+        """Whether a piece of a message waits for the one consumer that can use it, and others may be sent theirs."""
+        consumer = self._chunks.consumer(delivery.metadata)
+        if consumer is None or not self._waits_for(consumer):
+            return False
+        self._chunks.wait(delivery.place, replay, consumer)
+        return True
+
+    def _waits_for(self, consumer: Consumer) -> bool:
+        return consumer in self.consumers and not self._has_room(consumer)
 
     async def _read_again(self, taken: dict[Place, Replay]) -> list[Delivery]:
         """Read entries from the first one on, as far as one reading goes. Those that retention took are done with."""
@@ -208,12 +220,18 @@ class Shared(Subscription):
 
     def _choose(self, delivery: Delivery, key_hash: int) -> Consumer | None:
         """Return who gets an entry, or None if nobody can take it now."""
-        ready = [each for each in self.consumers if self._has_room(each)]
-        if not ready:
+        chosen = self._chunks.consumer(delivery.metadata)
+        if chosen is None or chosen not in self.consumers:
+            ready = [each for each in self.consumers if self._has_room(each)]
+            if not ready:
+                return None
+            equals = foremost(ready)
+            self._turn += 1
+            chosen = equals[self._turn % len(equals)]
+        elif not self._has_room(chosen):
             return None
-        equals = foremost(ready)
-        self._turn += 1
-        return equals[self._turn % len(equals)]
+        self._chunks.sent(delivery.metadata, chosen)
+        return chosen
 
     def _hand(self, delivery: Delivery, key_hash: int, consumer: Consumer, outbox: Outbox) -> None:
         place = delivery.place
@@ -284,6 +302,7 @@ class Shared(Subscription):
         if owner is None:
             self.acks.check(place)
             self._replay.pop(place, None)
+            self._chunks.forget(place)
         else:
             pending = owner.pending.pop(place)
             owner.unacked -= pending.messages
@@ -339,6 +358,7 @@ class Shared(Subscription):
     def _take_from(self, place: Place) -> PendingAck | None:
         """Take an entry from whoever has it, or from what is to be sent again."""
         self._replay.pop(place, None)
+        self._chunks.forget(place)
         owner = next((each for each in self.consumers if place in each.pending), None)
         if owner is None:
             return None
@@ -399,6 +419,7 @@ class Shared(Subscription):
                 self._taken(consumer, place)
         for place in [each for each in self._replay if each <= position]:
             del self._replay[place]
+        self._chunks.forget_up_to(position)
         self._delayed = [each for each in self._delayed if each[1] > position]
         heapq.heapify(self._delayed)
         skipped = super().skip_to(position)

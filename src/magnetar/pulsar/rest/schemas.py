@@ -36,10 +36,14 @@ async def add(ask: AdminRequest) -> dict[str, Any]:
 
 
 async def delete(ask: AdminRequest) -> dict[str, Any]:
-    """End the schema in force; the version is a plain number here, and pulsar-admin waits for ever for another one."""
-    if await ask.services.schemas.latest(ask.topic.topic) is None:
-        raise RestError(404, "Schema not found")
-    return {"version": await ask.services.schemas.delete(ask.topic.topic)}
+    """End the schema in force; the version is a plain number here, and pulsar-admin waits for ever for another one.
+
+    Where there is none, as of a topic that is deleted, that is so already: the last version is told, -1 for none.
+    """
+    schemas, topic = ask.services.schemas, ask.topic.topic
+    if await schemas.latest(topic) is None:
+        return {"version": len(await schemas.versions(topic)) - 1}
+    return {"version": await schemas.delete(topic)}
 
 
 async def compatibility(ask: AdminRequest) -> dict[str, Any]:
