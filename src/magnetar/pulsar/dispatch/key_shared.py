@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from magnetar.ledger.cursor import Cursor
 from magnetar.pulsar.dispatch.base import SubType
-from magnetar.pulsar.dispatch.chunks import Replay
 from magnetar.pulsar.dispatch.consumer import Consumer, PendingAck
 from magnetar.pulsar.dispatch.deliveries import Delivery, Place, sticky_hash
 from magnetar.pulsar.dispatch.keys import Division, divided
 from magnetar.pulsar.dispatch.outbox import Outbox
+from magnetar.pulsar.dispatch.pieces import Replay
 from magnetar.pulsar.dispatch.reading import Readings
 from magnetar.pulsar.dispatch.shared import Shared
 

@@ -16,11 +16,11 @@ from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.errors import LedgerNotFound
 from magnetar.ledger.port import Position
 from magnetar.pulsar.dispatch.base import SubType, foremost
-from magnetar.pulsar.dispatch.chunks import Chunks, Replay
 from magnetar.pulsar.dispatch.consumer import Consumer, PendingAck
 from magnetar.pulsar.dispatch.deliveries import Delivery, Place
 from magnetar.pulsar.dispatch.linked import LinkedWork
 from magnetar.pulsar.dispatch.outbox import Outbox
+from magnetar.pulsar.dispatch.pieces import MessagePieces, Replay
 from magnetar.pulsar.dispatch.reading import READ_BYTES, Readings
 from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.errors import NotAllowed
@@ -42,7 +42,7 @@ class Shared(Subscription):
         self._order: list[Place] = []  # a heap; places that are no longer in _replay are passed over
         self._delayed: list[tuple[int, Place, int]] = []  # a heap: when, what, its last offset
         self._alarm: asyncio.TimerHandle | None = None
-        self._chunks = Chunks()
+        self._pieces = MessagePieces()
         self.link: LinkedWork | None = None
         """Its part in the work queue that it shares with a Kafka share group, where its name is linked."""
 
@@ -72,7 +72,7 @@ class Shared(Subscription):
         self._replay.clear()
         self._order.clear()
         self._delayed.clear()
-        self._chunks.clear()
+        self._pieces.clear()
         for consumer in self.consumers:
             consumer.pending.clear()
             consumer.unacked = 0
@@ -109,7 +109,7 @@ class Shared(Subscription):
             if self._is_held_back():
                 return
             self._wake_delayed()
-            for place, replay in self._chunks.due(self._waits_for):
+            for place, replay in self._pieces.due(self._waits_for):
                 self._again_later(place, replay)
             if self._replay:
                 if not await self._send_replays():
@@ -187,10 +187,10 @@ class Shared(Subscription):
 
     def _may_wait(self, delivery: Delivery, replay: Replay) -> bool:
         """Whether a piece of a message waits for the one consumer that can use it, and others may be sent theirs."""
-        consumer = self._chunks.consumer(delivery.metadata)
+        consumer = self._pieces.consumer(delivery.metadata)
         if consumer is None or not self._waits_for(consumer):
             return False
-        self._chunks.wait(delivery.place, replay, consumer)
+        self._pieces.wait(delivery.place, replay, consumer)
         return True
 
     def _waits_for(self, consumer: Consumer) -> bool:
@@ -220,7 +220,7 @@ class Shared(Subscription):
 
     def _choose(self, delivery: Delivery, key_hash: int) -> Consumer | None:
         """Return who gets an entry, or None if nobody can take it now."""
-        chosen = self._chunks.consumer(delivery.metadata)
+        chosen = self._pieces.consumer(delivery.metadata)
         if chosen is None or chosen not in self.consumers:
             ready = [each for each in self.consumers if self._has_room(each)]
             if not ready:
@@ -230,7 +230,7 @@ class Shared(Subscription):
             chosen = equals[self._turn % len(equals)]
         elif not self._has_room(chosen):
             return None
-        self._chunks.sent(delivery.metadata, chosen)
+        self._pieces.sent(delivery.metadata, chosen)
         return chosen
 
     def _hand(self, delivery: Delivery, key_hash: int, consumer: Consumer, outbox: Outbox) -> None:
@@ -302,7 +302,7 @@ class Shared(Subscription):
         if owner is None:
             self.acks.check(place)
             self._replay.pop(place, None)
-            self._chunks.forget(place)
+            self._pieces.forget(place)
         else:
             pending = owner.pending.pop(place)
             owner.unacked -= pending.messages
@@ -358,7 +358,7 @@ class Shared(Subscription):
     def _take_from(self, place: Place) -> PendingAck | None:
         """Take an entry from whoever has it, or from what is to be sent again."""
         self._replay.pop(place, None)
-        self._chunks.forget(place)
+        self._pieces.forget(place)
         owner = next((each for each in self.consumers if place in each.pending), None)
         if owner is None:
             return None
@@ -419,7 +419,7 @@ class Shared(Subscription):
                 self._taken(consumer, place)
         for place in [each for each in self._replay if each <= position]:
             del self._replay[place]
-        self._chunks.forget_up_to(position)
+        self._pieces.forget_up_to(position)
         self._delayed = [each for each in self._delayed if each[1] > position]
         heapq.heapify(self._delayed)
         skipped = super().skip_to(position)

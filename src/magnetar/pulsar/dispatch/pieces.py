@@ -25,7 +25,7 @@ class Replay(NamedTuple):
     key_hash: int
 
 
-class Chunks:
+class MessagePieces:
     """Of one subscription."""
 
     def __init__(self) -> None:
