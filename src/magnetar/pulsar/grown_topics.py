@@ -4,7 +4,8 @@ As with Pulsar: what a producer sends there before the consumers have found the 
 subscriptions there are, the first partition tells. Each partition is asked of the broker that has it:
 
     asked     [topic, partition, [[subscription, {property: value}], ...]]    what it is to have; nothing to be told
-    answered  [[subscription, {property: value}], ...]    what it has by then; null if it is another broker's
+    answered  [[subscription, {property: value}], ...]    what it has by then; null if it is another broker's, and
+              {"refused": why} if they cannot be made
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from magnetar.broker.ownership import NotOwned
 from magnetar.broker.slices import batched
 from magnetar.broker.topic import Topic
 from magnetar.ledger.cursor import Start
+from magnetar.ledger.errors import LedgerError
+from magnetar.metadata import MetadataError
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.wanted import Wanted
 from magnetar.pulsar.errors import PulsarError
@@ -72,6 +75,8 @@ class GrownTopics:
             else:
                 asked = [topic.kafka_name, index, list(begun)]
                 found = await self._broker.between.ask(owner.node_id, _ABOUT, asked)
+            if isinstance(found, dict):
+                raise BrokerError(found["refused"])
             if found is not None:
                 return found
         raise BrokerError(
@@ -100,8 +105,11 @@ class GrownTopics:
             if each.cursor.is_durable and not self._topics.is_groups(opened, each.name)
         ]
 
-    async def _of_another(self, asked: tuple[str, int, _Begun]) -> _Begun | None:
-        return await self._here(*asked)
+    async def _of_another(self, asked: tuple[str, int, _Begun]) -> _Begun | dict[str, str] | None:
+        try:
+            return await self._here(*asked)
+        except (BrokerError, LedgerError, MetadataError) as error:
+            return {"refused": str(error)}
 
 
 def _read(asked: Any) -> tuple[str, int, _Begun]:

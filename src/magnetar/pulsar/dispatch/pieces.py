@@ -31,7 +31,7 @@ class MessagePieces:
     def __init__(self) -> None:
         self._consumers: dict[str, Consumer] = {}
         """By the message's uuid: who has got what has been sent of it."""
-        self._waiting: dict[Place, tuple[Consumer, Replay]] = {}
+        self._waiting: dict[Consumer, dict[Place, Replay]] = {}
 
     def clear(self) -> None:
         """Forget what was sent: all is sent anew."""
@@ -56,20 +56,20 @@ class MessagePieces:
 
     def wait(self, place: Place, replay: Replay, consumer: Consumer) -> None:
         """Have a piece wait for its consumer."""
-        self._waiting[place] = consumer, replay
+        self._waiting.setdefault(consumer, {})[place] = replay
 
     def forget(self, place: Place) -> None:
         """An entry need not be sent any more."""
-        self._waiting.pop(place, None)
+        for pieces in self._waiting.values():
+            pieces.pop(place, None)
 
     def forget_up_to(self, position: Position) -> None:
         """Nor any entry up to there."""
-        for place in [each for each in self._waiting if each <= position]:
-            del self._waiting[place]
+        for pieces in self._waiting.values():
+            for place in [each for each in pieces if each <= position]:
+                del pieces[place]
 
     def due(self, waits: Callable[[Consumer], bool]) -> Iterator[tuple[Place, Replay]]:
         """Take the pieces whose consumer need not be waited for any more: it has room, or has gone."""
-        for place, (consumer, replay) in list(self._waiting.items()):
-            if not waits(consumer):
-                del self._waiting[place]
-                yield place, replay
+        for consumer in [each for each in self._waiting if not waits(each)]:
+            yield from self._waiting.pop(consumer).items()
