@@ -46,6 +46,8 @@ async def test_what_else_fails_is_not_taken_for_it() -> None:
 
 
 def test_it_keeps_none() -> None:
+    """Many times, for threads of other tests open something, too."""
     before = len(os.listdir("/proc/self/fd"))
-    take_one()
-    assert len(os.listdir("/proc/self/fd")) == before
+    for _ in range(200):
+        take_one()
+    assert len(os.listdir("/proc/self/fd")) < before + 100
