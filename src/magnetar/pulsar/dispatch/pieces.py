@@ -43,11 +43,8 @@ class MessagePieces:
         return self._consumers.get(metadata.uuid) if metadata.num_chunks_from_msg > 1 else None
 
     def sent(self, metadata: MessageMetadata, consumer: Consumer) -> None:
-        """Note who gets an entry, piece or not."""
-        pieces = metadata.num_chunks_from_msg
-        if pieces <= 1:
-            return
-        if metadata.chunk_id == pieces - 1:
+        """Note who gets a piece."""
+        if metadata.chunk_id == metadata.num_chunks_from_msg - 1:
             self._consumers.pop(metadata.uuid, None)
             return
         self._consumers[metadata.uuid] = consumer

@@ -220,7 +220,8 @@ class Shared(Subscription):
 
     def _choose(self, delivery: Delivery, key_hash: int) -> Consumer | None:
         """Return who gets an entry, or None if nobody can take it now."""
-        chosen = self._pieces.consumer(delivery.metadata)
+        is_piece = delivery.metadata.num_chunks_from_msg > 1
+        chosen = self._pieces.consumer(delivery.metadata) if is_piece else None
         if chosen is None or chosen not in self.consumers:
             ready = [each for each in self.consumers if self._has_room(each)]
             if not ready:
@@ -230,7 +231,8 @@ class Shared(Subscription):
             chosen = equals[self._turn % len(equals)]
         elif not self._has_room(chosen):
             return None
-        self._pieces.sent(delivery.metadata, chosen)
+        if is_piece:
+            self._pieces.sent(delivery.metadata, chosen)
         return chosen
 
     def _hand(self, delivery: Delivery, key_hash: int, consumer: Consumer, outbox: Outbox) -> None:
