@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from magnetar.wire.kafka.errors import ErrorCode
@@ -141,6 +142,21 @@ def test_internal_topics_with_more_replicas_than_there_are_brokers_are_refused_a
             )
         (group,) = wire.ask(StreamsGroupDescribeRequest(group_ids=["app"])).groups
         assert group.group_state == "NotReady"
+
+
+@pytest.mark.parametrize("factor", [0, -1, 1])
+def test_internal_topics_with_as_many_replicas_as_by_default_are_made(
+    start_broker: Callable[..., BrokerProcess], tmp_path: Path, factor: int
+) -> None:
+    broker = start_broker(tmp_path / "data", *OPTIONS)
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin.create_topics([NewTopic("words", 3)])["words"].result()
+    changelog = TopicInfo(name="app-seen", replication_factor=factor)
+    part = Subtopology(subtopology_id="0", source_topics=["words"], state_changelog_topics=[changelog])
+    with Wire(broker.host_and_port) as wire:
+        (status,) = beat(wire, 0, topology=Topology(epoch=1, subtopologies=[part])).status
+        assert status.status_detail == "Internal topics are missing: app-seen"
+    assert len(admin.list_topics(timeout=30).topics["app-seen"].partitions) == 3
 
 
 def test_an_application_is_told_what_puts_its_tasks_off_before_what_is_missing(

@@ -63,6 +63,8 @@ def _add_detail(response: StreamsGroupHeartbeatResponse, detail: str) -> None:
 
 
 _MISSING_INTERNAL_TOPICS = 3
+_AS_BY_DEFAULT = (0, -1)
+"""Replicas: what a topology says, and what CreateTopics says, who wants as many as topics have."""
 
 
 async def _make(missing: Iterable[MissingTopic], context: RequestContext) -> list[str]:
@@ -79,7 +81,7 @@ async def _make(missing: Iterable[MissingTopic], context: RequestContext) -> lis
 
 
 async def _make_one(topic: MissingTopic, broker: Broker) -> None:
-    if topic.replication_factor:
+    if topic.replication_factor not in _AS_BY_DEFAULT:
         check_replication_factor(topic.replication_factor, broker.ownership)
     name = broker.naming.parse(topic.name)
     (made,) = await broker.create_topics([NewTopic(name, topic.partitions, dict(topic.configs))])
