@@ -15,6 +15,7 @@ from magnetar.pulsar import grown_topics
 from magnetar.pulsar.dispatch.wanted import Wanted
 from magnetar.pulsar.errors import NotAllowed
 from magnetar.pulsar.grown_topics import GrownTopics
+from magnetar.pulsar.rest.refusals import refusal_of
 
 ABOUT = grown_topics._ABOUT
 
@@ -114,6 +115,18 @@ async def test_a_partition_that_nobody_keeps_is_an_error_that_says_what_to_do() 
     other.topic = SimpleNamespace(kafka_name="t", partitions=1)  # it never hears of the new one
     with pytest.raises(BrokerError, match="ask for as many partitions again"):
         await one.grow(1)
+
+
+async def test_a_broker_that_cannot_be_asked_is_unavailable_not_a_fault_of_who_asks() -> None:
+    one, _ = two_brokers([0, 1], [Partition({"kept": {}}), Partition({})])
+
+    async def gone(node_id: int, about: str, asked: bytes) -> bytes:
+        raise BrokerError(f"broker {node_id} hung up")
+
+    one.between.way = gone
+    with pytest.raises(BrokerError, match="broker 1 hung up; ask for as many partitions again") as raised:
+        await one.grow(1)
+    assert refusal_of(raised.value, "grow")[0] == 503
 
 
 @pytest.mark.parametrize(

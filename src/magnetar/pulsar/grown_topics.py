@@ -35,6 +35,10 @@ _Begun = Sequence[tuple[str, dict[str, str]]]
 """Subscriptions with their properties."""
 
 
+class SubscriptionsMissing(BrokerError):
+    """A topic has its new partitions, and they not yet the subscriptions that they are to begin with."""
+
+
 class GrownTopics:
     """Gives new partitions their subscriptions before whoever asked for them is answered."""
 
@@ -74,14 +78,20 @@ class GrownTopics:
                 found = await self._here(topic.kafka_name, index, begun)
             else:
                 asked = [topic.kafka_name, index, list(begun)]
-                found = await self._broker.between.ask(owner.node_id, _ABOUT, asked)
+                try:
+                    found = await self._broker.between.ask(owner.node_id, _ABOUT, asked)
+                except BrokerError as error:
+                    raise self._missing(topic, index, str(error)) from error
             if isinstance(found, dict):
-                raise BrokerError(found["refused"])
+                raise self._missing(topic, index, found["refused"])
             if found is not None:
                 return found
-        raise BrokerError(
-            f"{topic.kafka_name} has {topic.partitions} partitions now, but nobody has partition {index} to keep its "
-            f"subscriptions: ask for as many partitions again"
+        raise self._missing(topic, index, "no broker has it")
+
+    def _missing(self, topic: Topic, index: int, why: str) -> SubscriptionsMissing:
+        return SubscriptionsMissing(
+            f"{topic.kafka_name} has {topic.partitions} partitions now, but the subscriptions of partition {index} cannot "
+            f"be seen to: {why}; ask for as many partitions again"
         )
 
     async def _here(self, name: str, index: int, begun: _Begun) -> _Begun | None:

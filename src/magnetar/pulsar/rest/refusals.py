@@ -34,6 +34,7 @@ from magnetar.pulsar.errors import (
     PulsarError,
     SubscriptionNotFound,
 )
+from magnetar.pulsar.grown_topics import SubscriptionsMissing
 from magnetar.pulsar.rest.request import RestError
 from magnetar.records.errors import RecordsError
 
@@ -44,6 +45,7 @@ _STATUS: dict[type[BaseException], int] = {
     BodyTooLarge: 413,
     NotAuthorized: 403,
     NamespaceNotFound: 404,
+    SubscriptionsMissing: 503,
     TopicNotFound: 404,
     SubscriptionNotFound: 404,
     LedgerNotFound: 404,
