@@ -90,8 +90,8 @@ class GrownTopics:
 
     def _missing(self, topic: Topic, index: int, why: str) -> SubscriptionsMissing:
         return SubscriptionsMissing(
-            f"{topic.kafka_name} has {topic.partitions} partitions now, but the subscriptions of partition {index} cannot "
-            f"be seen to: {why}; ask for as many partitions again"
+            f"{topic.kafka_name} has {topic.partitions} partitions now, but the subscriptions of partition {index} "
+            f"cannot be seen to: {why}; ask for as many partitions again"
         )
 
     async def _here(self, name: str, index: int, begun: _Begun) -> _Begun | None:
