@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import re
 import shutil
 import signal
@@ -121,6 +122,8 @@ class Server:
         """Send it a signal: SIGSTOP for a server that hangs, SIGCONT for its end."""
         assert self._process is not None
         self._process.send_signal(sent)
+        if sent == signal.SIGSTOP:  # its threads go on until each has seen it, and may answer meanwhile
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOWAIT)
 
     @property
     def pid(self) -> int:
