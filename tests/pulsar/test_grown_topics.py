@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from magnetar.broker import asking_owners
 from magnetar.broker.between_brokers import BetweenBrokers
 from magnetar.broker.errors import BrokerError
 from magnetar.broker.ownership import NotOwned, Owned
@@ -78,7 +79,7 @@ def two_brokers(owners: list[int], partitions: list[Partition]) -> list[Broker]:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grown_topics, "_PAUSE_S", 0)
+    monkeypatch.setattr(asking_owners, "_PAUSE_S", 0)
 
 
 async def test_what_moves_meanwhile_is_asked_of_its_new_broker() -> None:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from magnetar.broker import asking_owners
 from magnetar.broker.auth.authentication import Principal
 from magnetar.broker.background import Background
 from magnetar.broker.between_brokers import BetweenBrokers
@@ -124,7 +125,7 @@ async def test_one_that_cannot_be_opened_keeps_nobody_from_the_others(pair: list
 async def test_what_moves_meanwhile_is_looked_for_again_and_nothing_else_done_twice(
     pair: list[Broker], owners: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(everywhere, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(asking_owners, "_PAUSE_S", 0.01)
     pair[0].believes = [1] * len(NAMES)  # it has not heard yet of what came to it
     done: list[str] = []
 
@@ -142,7 +143,7 @@ async def test_what_moves_meanwhile_is_looked_for_again_and_nothing_else_done_tw
 async def test_what_has_no_owner_that_stays_is_no_reason_to_send_anybody_on(
     pair: list[Broker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(everywhere, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(asking_owners, "_PAUSE_S", 0.0)
     pair[0].believes = [1] * len(NAMES)
     with pytest.raises(RestError, match="ask again") as refused:
         await of_names(pair[0].request(), who, NAMES)

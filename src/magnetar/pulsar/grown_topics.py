@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
+from magnetar.broker.asking_owners import ask_owners
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import BrokerError
 from magnetar.broker.ownership import NotOwned
@@ -29,8 +30,6 @@ from magnetar.pulsar.topics import PulsarTopics
 
 _ABOUT = "topics.grown"
 _AT_ONCE = 20
-_TRIES, _PAUSE_S = 20, 0.25
-"""How often a partition is looked for that has moved, or that its broker has not heard of, and how long between."""
 _Begun = Sequence[tuple[str, dict[str, str]]]
 """Subscriptions with their properties."""
 
@@ -50,43 +49,52 @@ class GrownTopics:
 
     async def _grown(self, topic: Topic, before: int) -> None:
         """Raise ``BrokerError``, or what opening a partition raises, where not all are made."""
-        await self._begin(topic, range(before, topic.partitions), await self._at(topic, 0))
+        await self._begin(topic, range(before, topic.partitions), (await self._ask(topic, [0]))[0])
 
     async def complete(self, topic: Topic) -> None:
         """Do what was not done when the topic grew: partitions that have no subscription get those of the first."""
-        if not (begun := await self._at(topic, 0)):
-            return
-        for some in batched(range(1, topic.partitions), _AT_ONCE):
-            found = await asyncio.gather(*(self._at(topic, index) for index in some))
-            await self._begin(
-                topic, [index for index, has in zip(some, found, strict=True) if not has], begun
-            )
+        if begun := (await self._ask(topic, [0]))[0]:
+            found = await self._ask(topic, range(1, topic.partitions))
+            await self._begin(topic, [index for index, has in found.items() if not has], begun)
 
     async def _begin(self, topic: Topic, partitions: Sequence[int], begun: _Begun) -> None:
         if begun:
-            for some in batched(partitions, _AT_ONCE):
-                await asyncio.gather(*(self._at(topic, index, begun) for index in some))
+            await self._ask(topic, partitions, begun)
 
-    async def _at(self, topic: Topic, index: int, begun: _Begun = ()) -> _Begun:
-        """Have a partition begin with subscriptions, wherever it is; return those that it has."""
+    async def _ask(self, topic: Topic, partitions: Sequence[int], begun: _Begun = ()) -> dict[int, _Begun]:
+        """Have partitions begin with subscriptions, wherever they are; return those that each has."""
         ownership = self._broker.ownership
-        for tries in range(_TRIES):
-            if tries:
-                await asyncio.sleep(_PAUSE_S)
-            owner = ownership.owner(topic.name, index)
-            if owner is None or owner.node_id == ownership.node_id:
-                found = await self._here(topic.kafka_name, index, begun)
-            else:
-                asked = [topic.kafka_name, index, list(begun)]
-                try:
-                    found = await self._broker.between.ask(owner.node_id, _ABOUT, asked)
-                except BrokerError as error:
-                    raise self._missing(topic, index, str(error)) from error
-            if isinstance(found, dict):
-                raise self._missing(topic, index, found["refused"])
-            if found is not None:
-                return found
-        raise self._missing(topic, index, "no broker has it")
+
+        async def ask(node_id: int, indices: Sequence[int]) -> list[Any]:
+            found: list[Any] = []
+            for some in batched(indices, _AT_ONCE):
+                asking = (self._one(node_id, topic, index, begun) for index in some)
+                found += await asyncio.gather(*asking, return_exceptions=True)
+            return found
+
+        found = await ask_owners(ownership, partitions, lambda index: ownership.owner(topic.name, index), ask)
+        for index, has in found.items():
+            if isinstance(has, NotOwned):
+                raise self._missing(topic, index, "no broker has it")
+            if isinstance(has, BaseException):
+                raise has
+        return found
+
+    async def _one(self, node_id: int, topic: Topic, index: int, begun: _Begun) -> _Begun:
+        if node_id == self._broker.ownership.node_id:
+            found: Any = await self._here(topic.kafka_name, index, begun)
+        else:
+            try:
+                found = await self._broker.between.ask(
+                    node_id, _ABOUT, [topic.kafka_name, index, list(begun)]
+                )
+            except BrokerError as error:
+                raise self._missing(topic, index, str(error)) from error
+        if isinstance(found, dict):
+            raise self._missing(topic, index, found["refused"])
+        if found is None:
+            raise NotOwned(f"partition {index} of {topic.kafka_name}", None)
+        return cast(_Begun, found)
 
     def _missing(self, topic: Topic, index: int, why: str) -> SubscriptionsMissing:
         return SubscriptionsMissing(

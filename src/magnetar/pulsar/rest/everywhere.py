@@ -16,10 +16,10 @@ clients of each other's admin REST for this.)
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
+from magnetar.broker.asking_owners import ask_owners
 from magnetar.broker.auth.authentication import Principal
 from magnetar.broker.errors import BrokerError, InvalidTopic
 from magnetar.broker.ownership import NotOwned, Owned
@@ -34,8 +34,6 @@ from magnetar.pulsar.topic import PulsarTopic
 ABOUT = "admin.partitions"
 _AT_ONCE = 20
 """Partitions that are opened together, or in one message."""
-_TRIES, _PAUSE_S = 20, 0.25
-"""How often a partition is looked for that has moved, and how long between."""
 _ANSWER_WITHIN_S = 8.0
 """Less than the time in which brokers wait for each other."""
 
@@ -86,41 +84,26 @@ async def everywhere(ask: AdminRequest, part: Part, topic: Topic) -> dict[str, A
 
 async def of_names(ask: AdminRequest, part: Part, names: Sequence[str]) -> dict[str, Any]:
     """Return what a part gives for these partitions, by name. All are asked before the first refusal is raised."""
-    found: dict[str, Any] = dict.fromkeys(names)
-    waiting = list(found)
-    for tries in range(_TRIES):
-        if tries:
-            await asyncio.sleep(_PAUSE_S)
-        here = ask.services.broker.ownership.node_id
-        by_owner = await _by_owner(ask, waiting)
-        asking = [
-            _here(ask, part, some) if node_id == here else _there(ask, node_id, part, some)
-            for node_id, some in by_owner.items()
-        ]
-        for some, outcomes in zip(by_owner.values(), await asyncio.gather(*asking), strict=True):
-            found.update(zip(some, outcomes, strict=True))
-        waiting = [name for name in waiting if isinstance(found[name], NotOwned)]
-        if not waiting:
-            break
+    ownership = ask.services.broker.ownership
+
+    def owner(name: str) -> Owned | None:
+        parsed = PulsarName.parse(name)
+        topic, number = parsed.topic, parsed.partition or 0
+        if parsed.finds_coordinator and ask.services.transactions is not None:
+            return ask.services.transactions.coordinator.owner(number)
+        return ownership.owner(topic, number)
+
+    async def ask_one(node_id: int, some: Sequence[str]) -> list[Any]:
+        if node_id == ownership.node_id:
+            return await _here(ask, part, some)
+        return await _there(ask, node_id, part, some)
+
+    found = await ask_owners(ownership, names, owner, ask_one)
     refused = next((each for each in found.values() if isinstance(each, BaseException)), None)
     if isinstance(refused, NotOwned):  # to be sent on is of no use to whoever asks about several
         raise RestError(503, f"{refused}: it has no owner that stays; ask again")
     if refused is not None:
         raise refused
-    return found
-
-
-async def _by_owner(ask: AdminRequest, names: Sequence[str]) -> dict[int, list[str]]:
-    """Return who is to be asked about which; what nobody has now is taken by this broker."""
-    ownership, found = ask.services.broker.ownership, defaultdict(list)
-    async for name in sliced(names):
-        parsed = PulsarName.parse(name)
-        topic, number = parsed.topic, parsed.partition or 0
-        if parsed.finds_coordinator and ask.services.transactions is not None:
-            owner = ask.services.transactions.coordinator.owner(number)
-        else:
-            owner = ownership.owner(topic, number)
-        found[ownership.node_id if owner is None else owner.node_id].append(name)
     return found
 
 
