@@ -7,12 +7,16 @@ for where their memory lies: so there are two of each side, and what these diffe
 
 from __future__ import annotations
 
+import contextlib
 import os
 import statistics
 from collections.abc import Sequence
 from typing import TypeVar
 
+import pulsar
+
 from benchmarks import librdkafka, shapes
+from benchmarks.peers.magnetar import MagnetarForPulsar
 from benchmarks.peers.server import Server
 from benchmarks.samples import Samples
 from benchmarks.thin import ThinClient
@@ -58,6 +62,45 @@ def measure(servers: Sequence[Server], samples: Samples, records: int, turns: in
                 samples.add("consume 1000 B, us/record", server.name, used)
     for server in servers:
         samples.add("memory after it, MB", server.name, server.rss_mb())
+
+
+def measure_dispatch(
+    servers: Sequence[MagnetarForPulsar], samples: Samples, messages: int, turns: int
+) -> None:
+    """Read entries of one message of 100 B each by Shared subscriptions, a new one each turn, and acknowledge each."""
+    topic = "dispatched"
+    for server in servers:
+        with contextlib.closing(_client(server)) as client:
+            producer = client.create_producer(topic, batching_enabled=False, block_if_queue_full=True)
+            for _ in range(messages):
+                producer.send_async(bytes(100), lambda result, _: None)
+            producer.flush()
+    for number in range(1 + turns):
+        for server in rotated(servers, number):
+            used = _dispatch(server, topic, messages, number)
+            if number:
+                samples.add("Shared, entries of one message, us/record", server.name, used)
+
+
+def _dispatch(server: MagnetarForPulsar, topic: str, messages: int, turn: int) -> float:
+    with contextlib.closing(_client(server)) as client:
+        consumer = client.subscribe(
+            topic,
+            f"turn-{turn}",
+            pulsar.ConsumerType.Shared,
+            initial_position=pulsar.InitialPosition.Earliest,
+            receiver_queue_size=1000,
+        )
+        cpu = server.cpu_seconds()
+        for _ in range(messages):
+            consumer.acknowledge(consumer.receive())
+        used = server.cpu_seconds() - cpu
+        consumer.unsubscribe()
+    return used * 1e6 / messages
+
+
+def _client(server: MagnetarForPulsar) -> pulsar.Client:
+    return pulsar.Client(server.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
 
 
 def read(server: Server, topic: str, records: int) -> float:
