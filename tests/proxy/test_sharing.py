@@ -28,6 +28,7 @@ from magnetar.wire.kafka.messages.share_fetch_request import (
 from tests.hostile.client import Wire
 from tests.proxy.processes import PATIENCE_S, ClusterProcess, ProxyProcess
 from tests.proxy.test_kafka import PARTITIONS, RECORDS, make
+from tests.shares.test_answers import check_two_connections
 from tests.shares.test_share_consumers import Worker, check_none_came_again, until
 
 SETTINGS = (
@@ -119,6 +120,11 @@ def test_who_wants_no_bytes_gets_no_records(proxy: ProxyProcess) -> None:
         found |= {int(each.value()) for each in member.poll(0.5)}
     assert found == set(range(40))
     member.close()
+
+
+def test_a_member_acknowledges_on_another_connection(proxy: ProxyProcess) -> None:
+    host, _, port = proxy.kafka.rpartition(":")
+    check_two_connections((host, int(port)), "on-two")
 
 
 @pytest.mark.parametrize("kind", ["fetch", "forget", "acknowledge"])

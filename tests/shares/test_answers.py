@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from itertools import count
 from typing import Any
 
 import pytest
@@ -84,10 +89,13 @@ class Asking:
         topic = creating.CreatableTopic(name=name, num_partitions=2, replication_factor=1)
         (made,) = wire.ask(creating.CreateTopicsRequest(topics=[topic])).topics
         self.topic_id = made.topic_id
+        self.produce()
+
+    def produce(self) -> None:
         batch = encode_batch([PlainRecord(None, b"%d" % each, (), 0, each) for each in range(RECORDS)])
         rows = [producing.PartitionProduceData(index=0, records=batch)]
         data = [producing.TopicProduceData(topic_id=self.topic_id, partition_data=rows)]
-        wire.ask(producing.ProduceRequest(acks=-1, timeout_ms=1000, topic_data=data))
+        self.wire.ask(producing.ProduceRequest(acks=-1, timeout_ms=1000, topic_data=data))
 
     def beat(self, epoch: int = 0, **given: Any) -> Any:
         topics = [self.name] if epoch == 0 else None
@@ -254,6 +262,39 @@ def test_sessions_and_acknowledgements(share_broker: BrokerProcess) -> None:
         assert asking.acknowledge(-1).error_code == E.NONE
         assert asking.acknowledge(17).error_code == E.SHARE_SESSION_NOT_FOUND
         assert given(asking.fetch(0)) == [(2, 2, 3), (5, 9, 2)], "what it held is free with its session"
+
+
+def check_two_connections(address: tuple[str, int], name: str) -> None:
+    """A member fetches on one connection and acknowledges on another, as franz-go does."""
+    with Wire(address) as second:
+        with Wire(address) as first, ThreadPoolExecutor() as threads:
+            asking = Asking(first, name)
+            other = copy(asking)
+            other.wire = second
+            for _ in range(299):
+                asking.produce()
+            epochs, seen = count(), Counter[int]()
+            while seen.total() < 300 * RECORDS:
+                rows = given(asking.fetch(next(epochs), max_records=70, max_wait_ms=5000))
+                for start, last, deliveries in rows:
+                    assert deliveries == 1, "it was accepted, or is held"
+                    seen.update(range(start, last + 1))
+                assert other.judged(next(epochs), *((start, last, [1]) for start, last, _ in rows)) == E.NONE
+            assert set(seen) == set(range(300 * RECORDS))
+            asking.produce()
+            (held,) = given(asking.fetch(next(epochs), max_wait_ms=5000))
+            assert held == (3000, 3009, 1)
+            waits = threads.submit(asking.fetch, next(epochs), max_wait_ms=20_000)
+            time.sleep(0.3)  # it is there before the next one
+            assert other.judged(next(epochs), (3000, 3009, [2])) == E.NONE
+            assert given(waits.result()) == [(3000, 3009, 2)]
+        while (told := other.acknowledge(next(epochs)).error_code) == E.NONE:
+            time.sleep(0.05)
+        assert told == E.SHARE_SESSION_NOT_FOUND, "it ends with the connection that it began on"
+
+
+def test_a_member_acknowledges_on_another_connection(share_broker: BrokerProcess) -> None:
+    check_two_connections(share_broker.host_and_port, "on-two")
 
 
 def test_a_connection_that_ends_gives_back_what_its_member_held(share_broker: BrokerProcess) -> None:

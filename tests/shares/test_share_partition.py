@@ -534,7 +534,8 @@ def test_records_that_were_delivered_often_come_in_ever_smaller_parts_and_the_la
             "a", [Judged(r.first, r.last, AcknowledgeType.RELEASE) for r in given], max_deliveries=6
         )
     assert counts == dict.fromkeys(range(100), 6)
-    assert sizes[:6] == [100, 100, 100, 50, 12, 1]  # all; half; a quarter of those; the first of them
+    assert sizes[:6] == [100, 100, 100, 50, 25, 1]  # all; half; a quarter; the first of them
+    assert Counter(sizes) == {100: 3, 50: 2, 25: 4, 1: 100}
     assert machine.start_offset == 100
 
 
@@ -557,13 +558,28 @@ def test_a_record_that_brings_members_down_takes_no_others_along(max_deliveries:
 
 
 def test_records_that_were_delivered_often_come_apart_from_others() -> None:
-    kept = [StateBatch(0, 9, RecordState.AVAILABLE, 1), StateBatch(10, 19, RecordState.AVAILABLE, 2)]
+    kept = [StateBatch(0, 9, RecordState.AVAILABLE, 1), StateBatch(10, 29, RecordState.AVAILABLE, 2)]
     machine = SharePartition(0, kept)
-    parts = []
+    parts, likely = [], []
     for _ in range(4):
-        given = machine.acquire("a", [(0, 19), (20, 29)], 100, max_in_flight=2000, max_deliveries=4)
+        likely.append(machine.likely(100, 4))
+        given = machine.acquire("a", [(0, 29), (30, 39)], 100, max_in_flight=2000, max_deliveries=4)
         parts.append([(run.first, run.last, run.deliveries) for run in given])
-    assert parts == [[(0, 9, 2)], [(10, 14, 3)], [(15, 16, 3)], [(17, 17, 3)]]
+    assert parts == [[(0, 9, 2)], [(10, 24, 3)], [(25, 29, 3)], [(30, 39, 1)]]
+    assert likely == [100, 15, 15, 100]
+
+
+def test_batches_of_one_record_that_were_delivered_often_come_in_no_smaller_parts_than_large_ones() -> None:
+    machine = SharePartition(0, [StateBatch(0, 99, RecordState.AVAILABLE, 3)])
+    sizes = []
+    while given := machine.acquire(
+        "a", [(n, n) for n in range(100)], 500, max_in_flight=2000, max_deliveries=6
+    ):
+        sizes.append(sum(run.records for run in given))
+        machine.judge("a", [Judged(r.first, r.last, AcknowledgeType.ACCEPT) for r in given], max_deliveries=6)
+    assert sizes[0] == 50
+    assert len(sizes) < 10
+    assert machine.start_offset == 100
 
 
 def test_two_deliveries_are_too_few_to_be_apart() -> None:

@@ -89,17 +89,17 @@ class ShareChanges(NamedTuple):
     batches: tuple[StateBatch, ...]
 
 
-def few_at_once(run: OffsetRun, max_deliveries: int) -> int:
-    """Return how many records of a run are given at once because they were delivered often; 0 for all of them.
+def few_at_once(deliveries: int, max_deliveries: int, records: int) -> int:
+    """Return how many of ``records`` that came together come at once when they were delivered so often; 0 for all.
 
     From half of ``max_deliveries`` on (2 at least) that is half of them, then a quarter; the last time it is one.
     """
     often = max(2, (max_deliveries + 1) // 2)
-    if not max_deliveries or run.deliveries < often:
+    if not max_deliveries or deliveries < often:
         return 0
-    if run.deliveries >= max_deliveries - 1:
+    if deliveries >= max_deliveries - 1:
         return 1
-    return max(1, run.records >> (run.deliveries - often + 1))
+    return max(1, records >> (deliveries - often + 1))
 
 
 class SharePartition:
@@ -205,6 +205,19 @@ class SharePartition:
 
     # Giving out.
 
+    def likely(self, max_records: int, max_deliveries: int) -> int:
+        """Return how many of ``max_records`` `acquire` may give next, as far as it is known without their batches."""
+        if self._available:
+            for run in self._runs:
+                if run.state is RecordState.AVAILABLE:
+                    few = few_at_once(run.deliveries, max_deliveries, self._together(max_records))
+                    return min(few, max_records) or max_records
+        return max_records
+
+    def _together(self, max_records: int) -> int:
+        """Return how many records were given at once, at most, when they were: in Kafka a batch in flight."""
+        return min(max_records, self.end_offset - self.start_offset)
+
     def acquire(
         self,
         holder: str,
@@ -219,27 +232,34 @@ class SharePartition:
         """Return what somebody is given: the free offsets of these batches of the log, each from its first to its last.
 
         Whole batches as long as there are fewer than ``max_records``; ``strict`` cuts the last one. Offsets between
-        two batches are no records, and done with. Records that were delivered often, measured by ``max_deliveries``
-        (0: never), are given apart from others and in ever smaller parts, so that one which brings its members down
-        takes few others along, and none in the end (as in Kafka since 4.3).
+        two batches are no records, and done with. From a record on that was delivered often, measured by
+        ``max_deliveries`` (0: never), ever fewer are given at once, and one that comes for the last time alone: one
+        that brings its members down takes few others along, and none in the end (as in Kafka since 4.3).
         """
         given: list[OffsetRun] = []
-        room = max_records
+        room, is_few = max_records, False
         for first, last in batches:
             if room <= 0:
                 break
+            together = max(last - first + 1, self._together(max_records))
             first = max(first, self.start_offset)
             for run in self._runs.between(first, last) if self._available else ():
-                if run.state is RecordState.AVAILABLE and not (strict and room <= 0):
-                    few = few_at_once(run, max_deliveries)
-                    if not few or not given:
-                        most = min(few or run.records, room if strict else run.records)
-                        run = run._replace(last=run.first + most - 1)
-                        room -= run.records
-                        given.append(self._give(run, holder, until_ms))
-                    if few:
-                        self._advance()
-                        return _joined(given)
+                if run.state is not RecordState.AVAILABLE or (strict and room <= 0):
+                    continue
+                few = few_at_once(run.deliveries, max_deliveries, together)
+                if few and given and not (is_few and few > 1):
+                    self._advance()
+                    return _joined(given)
+                if few and not is_few:
+                    room, is_few = min(few, room) if strict else few, True
+                run = run._replace(last=min(run.last, run.first + room - 1) if strict or is_few else run.last)
+                room -= run.records
+                given.append(self._give(run, holder, until_ms))
+                if is_few and room <= 0:
+                    self._advance()
+                    return _joined(given)
+            if is_few:
+                continue
             if last < self.end_offset or self.in_flight >= max_in_flight or (strict and room <= 0):
                 continue
             self._extend(first, RecordState.ARCHIVED, 0)

@@ -39,7 +39,7 @@ async def share_acknowledge(
         if request.share_session_epoch == INITIAL_EPOCH:
             raise CoordinatorRefused(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
         key = SessionKey(request.group_id, request.member_id)
-        session = shares.sessions.go_on(key, request.share_session_epoch, context.account)
+        session = shares.sessions.go_on(key, request.share_session_epoch)
     except CoordinatorRefused as refused:
         return ShareAcknowledgeResponse(error_code=refused.code, error_message=message_of(refused))
     outcome = await acknowledge(context, shares, *key, said_in(request.topics), renews=request.is_renew_ack)

@@ -99,7 +99,7 @@ def _session(
             )
         session = shares.sessions.begin(key, context.account)
     else:
-        session = shares.sessions.go_on(key, request.share_session_epoch, context.account)
+        session = shares.sessions.go_on(key, request.share_session_epoch)
     if request.share_session_epoch != FINAL_EPOCH:
         shares.sessions.add(session, _partitions(request.topics, "partition_index"))
         forgotten = request.forgotten_topics_data

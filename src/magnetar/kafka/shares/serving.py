@@ -186,7 +186,9 @@ class ServedShare:
                 machine.has_available or machine.in_flight < most
             ):
                 return NOTHING
-            batches, size = await self.partition.read(offset, self._bytes(wanted), committed=committed)
+            deliveries = settings.group_share_delivery_count_limit
+            most_bytes = self._bytes(wanted, machine.likely(wanted.max_records, deliveries))
+            batches, size = await self.partition.read(offset, most_bytes, committed=committed)
             self._check()
             if not batches or not is_there():
                 return NOTHING
@@ -199,7 +201,7 @@ class ServedShare:
                 max_in_flight=most,
                 until_ms=until_ms,
                 strict=wanted.strict,
-                max_deliveries=settings.group_share_delivery_count_limit,
+                max_deliveries=deliveries,
             )
             if runs:
                 self._set_alarm()
@@ -210,10 +212,13 @@ class ServedShare:
             if machine.next_offset == offset:
                 return NOTHING
 
-    def _bytes(self, wanted: WantedRecords) -> int:
+    def _bytes(self, wanted: WantedRecords, records: int) -> int:
         """Return how much to read: what the last records tell that so many of them take."""
-        guess = int(self._record_bytes * wanted.max_records * 1.25) or wanted.max_bytes
-        return min(wanted.max_bytes, max(guess, _MIN_READ_BYTES))
+        guess = int(self._record_bytes * records * 1.25) or wanted.max_bytes
+        least = (
+            _MIN_READ_BYTES if records == wanted.max_records else 0
+        )  # of few, one batch is there in any case
+        return min(wanted.max_bytes, max(guess, least))
 
     def _spans(self, batches: Sequence[Batch], offset: int, *, committed: bool) -> list[tuple[int, int]]:
         """Return the offsets of each batch that somebody may be given; the machine is done with those of the others.

@@ -1,6 +1,7 @@
 """Share sessions (KIP-932): a member names its partitions once, and its requests are numbered.
 
-A session is its connection's, and ends with it: what the member holds is free again at once, not when its locks end.
+A session ends with the connection on which it began: what the member holds is free again at once, not when its locks
+end. Its requests may come on any: a client acknowledges on one of its own while records are waited for on another.
 """
 
 from __future__ import annotations
@@ -118,10 +119,10 @@ class ShareSessions:
         self._of.setdefault(owner, []).append(session)
         return session
 
-    def go_on(self, key: SessionKey, epoch: int, owner: Account | None) -> ShareSession:
+    def go_on(self, key: SessionKey, epoch: int) -> ShareSession:
         """Return the session of a numbered request, or of the last one."""
         session = self._sessions.get(key)
-        if session is None or session.owner is not owner:
+        if session is None:
             raise CoordinatorRefused(ErrorCode.SHARE_SESSION_NOT_FOUND)
         if epoch != FINAL_EPOCH:
             if epoch != session.epoch:

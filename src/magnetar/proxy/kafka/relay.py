@@ -17,7 +17,6 @@ from magnetar.client.forwarding import ForwardingConnection, answer_to
 from magnetar.kafka.fetch_sessions import FetchSessions
 from magnetar.kafka.handlers import ROUTE_BY_KEY
 from magnetar.kafka.pace import MANY_ROWS, paced
-from magnetar.kafka.shares.sessions import ShareSessions
 from magnetar.proxy.figures import RelayFigures
 from magnetar.proxy.kafka.apart import Apart, may_have_many_rows
 from magnetar.proxy.kafka.apis import APIS, Api, KeyRows, PartitionRows, Way, versions_of
@@ -27,7 +26,7 @@ from magnetar.proxy.kafka.fetching import MOVED, Fetching, within_bounds, withou
 from magnetar.proxy.kafka.request import ProxiedRequest, as_it_came, framed, read_answer, written
 from magnetar.proxy.kafka.rewriting import OF_BROKERS, REWRITTEN, Place, leaders
 from magnetar.proxy.kafka.routes import Routes, TopicKey
-from magnetar.proxy.kafka.sharing import Sharing
+from magnetar.proxy.kafka.sharing import Sharing, Sharings
 from magnetar.proxy.kafka.spreading import (
     cut_keys,
     cut_partitions,
@@ -91,7 +90,7 @@ class Relay:
         sessions: FetchSessions,
         account: Account,
         within_s: float,
-        share_sessions: ShareSessions,
+        sharings: Sharings,
     ) -> None:
         self.upstreams = upstreams
         self.place = place
@@ -100,7 +99,7 @@ class Relay:
         self._account = account
         self._sessions = sessions
         self._fetching = Fetching(sessions, account, upstreams.connect, upstreams.let_go, within_s)
-        self._sharing = Sharing(share_sessions, account, upstreams.connect, within_s)
+        self._sharing = Sharing(sharings, account, upstreams.connect, within_s)
 
     @property
     def routes(self) -> Routes:
@@ -244,10 +243,11 @@ class Relay:
     async def _shared(self, apart: Apart, header: RequestHeader, body: memoryview) -> Sequence[Buffer]:
         asked = await _decoded(apart, header, body)
         answer: Any
+        sharing = self._sharing.keeper_of(asked, self.routes)
         if header.api_key == ApiKey.SHARE_FETCH:
-            answer = await self._sharing.fetch(apart, asked, header, self.routes, self.find_leaders)
+            answer = await sharing.fetch(apart, asked, header, self.routes, self.find_leaders)
         else:
-            answer = await self._sharing.acknowledge(apart, asked, header, self.routes)
+            answer = await sharing.acknowledge(apart, asked, header, self.routes)
         many = may_have_many_rows(len(body)) or len(answer.responses) > MANY_ROWS
         return await _written(apart, many, header, answer)
 

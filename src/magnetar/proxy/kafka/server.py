@@ -27,6 +27,7 @@ from magnetar.proxy.kafka.login import ProxyLogin
 from magnetar.proxy.kafka.relay import Relay
 from magnetar.proxy.kafka.rewriting import Place
 from magnetar.proxy.kafka.routes import Routes
+from magnetar.proxy.kafka.sharing import Sharings
 from magnetar.proxy.kafka.upstreams import Upstreams
 from magnetar.proxy.settings import ProxySettings
 from magnetar.records.compression import Buffer
@@ -76,10 +77,12 @@ class KafkaProxy:
             settings.connections.memory_requests_bytes // _SESSIONS_PART // ROW_BYTES,
             memory.account(lambda: None, known=True),
         )
-        self._share_sessions = ShareSessions(
-            lambda: _MAX_SHARE_SESSIONS,
-            memory.account(lambda: None, known=True),
-            lambda session: None,
+        self._sharings = Sharings(
+            ShareSessions(
+                lambda: _MAX_SHARE_SESSIONS,
+                memory.account(lambda: None, known=True),
+                lambda session: None,
+            )
         )
         self.idle_poll = IdlePoll(settings.connections.idle_poll_time_us / 1e6)
         self._timer: asyncio.TimerHandle | None = None
@@ -137,7 +140,7 @@ class KafkaProxy:
                 self._sessions,
                 client.account,
                 self.brokers.request_s,
-                self._share_sessions,
+                self._sharings,
             ),
             peer,
             socket.frames,

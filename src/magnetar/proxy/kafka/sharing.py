@@ -1,7 +1,8 @@
 """ShareFetch and ShareAcknowledge (KIP-932), of as many brokers as lead what one member's session follows.
 
 A member has one session, with the proxy, which has one with each leader, in the member's name, on a connection of its
-own: a broker's session is its connection's, and what the member holds there is free again when that ends.
+own: a broker's session ends with its connection, and what the member holds there is free again then. What comes of the
+member on another connection of its client goes that same way, as requests are to arrive in the order of their numbers.
 
 What a broker gives is held by the member from then on, so nothing is asked for that is not passed on with the answer at
 hand. With several leaders each is asked for its part, and for a moment at a time while none of them has anything.
@@ -73,6 +74,10 @@ class _Member:
     seen: int = -1
     """Of `Routes.changes`; -1 if the owners are to be looked up anew."""
     turn: int = 0
+    alone: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while it is looked through or changed, which may be in a thread."""
+    on_others: bool = False
+    """Whether requests come on other connections, too: they are not to wait behind one that waits for records."""
 
     def follow(self, partitions: Iterable[Where], leader: Callable[[TopicKey, int], int | None]) -> None:
         """Take note of who leads what the session follows."""
@@ -91,32 +96,59 @@ class _Member:
         return found
 
 
+class Sharings:
+    """The share sessions of all clients, and who keeps each."""
+
+    def __init__(self, sessions: ShareSessions) -> None:
+        self.sessions = sessions
+        self.keepers: dict[SessionKey, Sharing] = {}
+
+
 class Sharing:
-    """The share sessions of one client. ``connect`` gives a connection to a broker that nobody else uses."""
+    """The share sessions of one connection. ``connect`` gives a connection to a broker that nobody else uses."""
 
     def __init__(
         self,
-        sessions: ShareSessions,
+        sharings: Sharings,
         account: Account,
         connect: Callable[[int | None], Awaitable[ForwardingConnection]],
         within_s: float,
     ) -> None:
         self.held_bytes = 0
         """What some leaders have answered, while it is waited for the others."""
-        self._sessions = sessions
+        self._sessions = sharings.sessions
+        self._keepers = sharings.keepers
         self._account = account
         self._connect = connect
         self._within_s = within_s
         self._members: dict[SessionKey, _Member] = {}
+        self._user: Routes | None = None
+        """What is known of brokers is one user's."""
         self._connections: dict[int, ForwardingConnection] = {}
 
     def close(self) -> None:
         """The client is gone: end the connections, and with them all that its members hold."""
         self._sessions.forget(self._account)
+        for key in self._members:
+            if self._keepers.get(key) is self:
+                del self._keepers[key]
         self._members.clear()
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
+
+    def keeper_of(self, request: Any, routes: Routes) -> Sharing:
+        """Return who keeps the session of a request: the same user's on another connection, or else this one."""
+        self._user = routes
+        key = SessionKey(request.group_id or "", request.member_id or "")
+        keeper = self._keepers.get(key)
+        if keeper is None or keeper is self or keeper._user is not routes:
+            return self
+        if request.share_session_epoch == INITIAL_EPOCH:
+            del self._keepers[key], keeper._members[key]
+            return self
+        keeper._members[key].on_others = True
+        return keeper
 
     # -- the two APIs. They raise `ClientError` where nobody knows what became of what a member said.
 
@@ -146,8 +178,9 @@ class Sharing:
         wait_ms = 0
         while True:
             await self._find(apart, many, session, member, routes, find_leaders)
-            parts = await apart.do(many, _fetches, request, member, said, wait_ms)
-            await apart.do(many, _answer_here, rows, member, said)
+            async with member.alone:
+                parts = await apart.do(many, _fetches, request, member, said, wait_ms)
+                await apart.do(many, _answer_here, rows, member, said)
             said = {}  # once is enough
             refused_by = await self._gather(apart, many, header, parts, member, routes, rows, answer)
             if refused_by is not None:
@@ -162,7 +195,8 @@ class Sharing:
             if not parts:
                 await asyncio.sleep(_MOMENT_MS / 1000)
             left_ms = max(int((until - time()) * 1000), 0)
-            wait_ms = left_ms if len(parts) == 1 else min(left_ms, _MOMENT_MS)
+            waits_alone = len(parts) == 1 and not member.on_others
+            wait_ms = left_ms if waits_alone else min(left_ms, _MOMENT_MS)
         if request.share_session_epoch == FINAL_EPOCH:
             self._forget(session)
         answer.responses = await apart.do(many, _by_topic, rows, fetched.ShareFetchableTopicResponse)
@@ -185,7 +219,8 @@ class Sharing:
             session, member = self._session(request, said)
         except CoordinatorRefused as refused:
             return acknowledged.ShareAcknowledgeResponse(error_code=refused.code, error_message=str(refused))
-        parts = await apart.do(many, _acknowledgements, request, member, said, final)
+        async with member.alone:
+            parts = await apart.do(many, _acknowledgements, request, member, said, final)
         rows = await apart.do(many, _not_held, said)
         answer = acknowledged.ShareAcknowledgeResponse()
         refused_by = await self._gather(apart, many, header, parts, member, routes, rows, answer)
@@ -204,7 +239,9 @@ class Sharing:
         check_member(request.group_id, request.member_id)
         key = SessionKey(request.group_id, request.member_id)
         if request.share_session_epoch != INITIAL_EPOCH:
-            return self._sessions.go_on(key, request.share_session_epoch, self._account), self._members[key]
+            if key not in self._members:  # it is another user's, if anybody's
+                raise CoordinatorRefused(ErrorCode.SHARE_SESSION_NOT_FOUND)
+            return self._sessions.go_on(key, request.share_session_epoch), self._members[key]
         if said:
             raise CoordinatorRefused(
                 ErrorCode.INVALID_REQUEST, "Nothing can be acknowledged in the first request of a session."
@@ -212,6 +249,7 @@ class Sharing:
         session = self._sessions.begin(key, self._account)
         before = self._members.get(key, _Member())
         member = self._members[key] = _Member({owner: _Leading() for owner in before.leaders})
+        self._keepers[key] = self
         return session, member
 
     def _follow(self, request: fetching.ShareFetchRequest, session: ShareSession, member: _Member) -> None:
@@ -239,6 +277,8 @@ class Sharing:
     def _forget(self, session: ShareSession) -> None:
         self._sessions.end(session)
         self._members.pop(session.key, None)
+        if self._keepers.get(session.key) is self:
+            del self._keepers[session.key]
 
     async def _find(
         self,
@@ -257,7 +297,8 @@ class Sharing:
         if unknown:
             await find_leaders(unknown)
         member.seen = routes.changes
-        await apart.do(many, member.follow, partitions, routes.leader)
+        async with member.alone:
+            await apart.do(many, member.follow, partitions, routes.leader)
 
     # -- asking
 
