@@ -169,6 +169,14 @@ async def test_where_schemas_are_enforced_nobody_produces_without() -> None:
         assert (await client.ask(_with_schema(raw.producer(T, 3), "a"))).type == PRODUCED
 
 
+async def test_a_broker_enforces_schemas_whatever_namespaces_say() -> None:
+    async with inside(isSchemaValidationEnforced="true") as broker:
+        client = broker.client()
+        await _policies(broker, schema_validation_enforced=False)
+        assert (await client.ask(_with_schema(raw.producer(T, 1), "a"))).type == PRODUCED
+        assert (await client.ask(raw.producer(T, 2))).error.error == ServerError.IncompatibleSchema
+
+
 async def test_a_topic_says_for_itself_which_schemas_it_takes() -> None:
     async with inside() as broker:
         client, policies = broker.client(), broker.services.topics.policies
@@ -248,6 +256,31 @@ async def test_what_is_the_brokers_own_no_client_subscribes_to_or_ends(name: str
         first.producer.initial_subscription_name = name
         assert (await client.ask(first)).type == REFUSED
         assert name not in broker.services.topics.all_open()[0].subscriptions
+
+
+async def test_a_subscription_without_a_name_is_refused_as_names_that_cannot_be_are() -> None:
+    async with inside() as broker:
+        refused = (await broker.client().ask(raw.subscribe(T, ""))).error
+        assert (refused.error, refused.message) == (ServerError.ProducerBusy, "Empty subscription name")
+
+
+async def test_who_may_not_is_told_so_in_pulsars_words_and_the_log_says_who_and_where(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with inside(**SECURED) as broker:
+        await _grant(broker, "public/default", pete=["produce"], carl=["consume"])
+        pete, carl, eve = (_as(broker, name) for name in ("pete", "carl", "eve"))
+        said = [
+            (await eve.ask(lookup(T))).lookupTopicResponse.message,
+            (await eve.ask(metadata(T))).partitionMetadataResponse.message,
+            (await carl.ask(raw.producer(T))).error.message,
+            (await pete.ask(raw.subscribe(T))).error.message,
+        ]
+    acts = "Lookup", "Get Partition Metadata", "Produce", "subscribe"
+    assert said == [f"Client is not authorized to {act}" for act in acts]
+    lines = [each.getMessage() for each in caplog.records if each.name == "magnetar.pulsar"]
+    for line, role, act in zip(lines, ("eve", "eve", "carl", "pete"), acts, strict=True):
+        assert f"with role {role}: Client is not authorized to {act}: {T}" in line, line
 
 
 async def test_who_may_only_produce_makes_no_subscription() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -366,6 +367,22 @@ def test_schemas_have_versions(http: httpx.Client, topic: str) -> None:
     }
     assert [each["version"] for each in http.get(f"{root}/schemas").json()["getSchemaResponses"]] == [3]
     assert "one of" in refused(http.post(f"{root}/schema", json={"type": "NO", "schema": ""}), 422)
+
+
+def test_schemas_of_keys_and_values_are_an_object_of_both(http: httpx.Client, topic: str) -> None:
+    root = f"/admin/v2/schemas/public/default/{topic}"
+    http.put(path_of(topic))
+    record = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
+    text = json.dumps({"key": record, "value": ""}, separators=(",", ":"))
+    kinds = {"key.schema.type": "AVRO", "value.schema.type": "STRING"}
+    content = {"type": "KEY_VALUE", "schema": text, "properties": kinds}
+    assert http.post(f"{root}/schema", json=content).json() == {"version": {"version": 0}}
+    found = http.get(f"{root}/schema").json()
+    assert (found["type"], found["data"]) == ("KEY_VALUE", text)
+    assert found["properties"] == kinds
+    assert http.post(f"{root}/version", json=content).json() == {"version": 0}
+    for wrong in ("", "[]", '{"key": 1}', '{"key": {}, "value": ""}'):
+        assert http.post(f"{root}/schema", json={**content, "schema": wrong}).status_code in (409, 422), wrong
 
 
 def test_what_a_namespace_says_of_schemas_is_in_force(http: httpx.Client, topic: str) -> None:

@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 
 from magnetar.broker.auth.authorization import Access
 from magnetar.broker.listeners import Listener
+from magnetar.broker.some_lines import SomeLines
 from magnetar.ledger.port import when_done
 from magnetar.pulsar.dispatch.base import AnySubscription
 from magnetar.pulsar.dispatch.consumer import Consumer
-from magnetar.pulsar.errors import BadCommand, PulsarError, code_for
+from magnetar.pulsar.errors import BadCommand, NotAuthorized, PulsarError, code_for
 from magnetar.pulsar.ids import Ids
 from magnetar.pulsar.phase import Phase
 from magnetar.pulsar.producers import Producer
@@ -39,6 +40,7 @@ ANSWERS_AT_ONCE_BYTES = 256 << 10
 _AT_ONCE = 50
 """Of a connection's producers and consumers that leave in one turn of the event loop."""
 _log = logging.getLogger("magnetar.pulsar")
+_refusals = SomeLines(_log)
 
 
 class Producing:
@@ -199,6 +201,11 @@ class PulsarConnection:
         code = code_for(error)
         if code == ServerError.UnknownError and not isinstance(error, PulsarError):
             _log.error("%s of %s failed", BaseCommand.Type.Name(command.type), self.address, exc_info=error)
+        if isinstance(error, NotAuthorized):
+            kind = BaseCommand.Type.Name(command.type)
+            _refusals.warning(
+                "%s of %s with role %s: %s: %s", kind, self.address, self.role, error, error.what
+            )
         route = self._routes[command.type]
         answer = route.refusal(getattr(command, route.field), code, str(error))
         if answer is not None:

@@ -80,9 +80,18 @@ class TopicTerminated(PulsarError):
 
 
 class NotAuthorized(PulsarError):
-    """The client's role has no grant for this."""
+    """The client's role has no grant for this; ``what`` it is about is for the log, as in Pulsar."""
 
     code = ServerError.AuthorizationError
+
+    def __init__(self, message: str, what: object = "") -> None:
+        super().__init__(message)
+        self.what = what
+
+    @classmethod
+    def client(cls, to: str, what: object) -> NotAuthorized:
+        """Return it in the words of Pulsar's broker, which some of its clients' users know it by."""
+        return cls(f"Client is not authorized to {to}", what)
 
 
 class IncompatibleSchema(PulsarError):

@@ -115,7 +115,9 @@ class TopicPolicies:
         return namespaces.policies(topic.namespace_name).schema_compatibility_strategy if known else None
 
     def enforces_schemas(self, topic: TopicName) -> bool:
-        """Whether who brings no schema may not produce to a topic that has one."""
+        """Whether who brings no schema may not produce to a topic that has one: the broker's yes is everybody's."""
+        if self._broker.settings.of(PulsarSettings).schema_validation_enforced:
+            return True
         own = self.content(topic).get(SCHEMAS_ENFORCED)
         return (
             bool(own)

@@ -62,6 +62,11 @@ class Definition(NamedTuple):
     properties: Mapping[str, str]
 
 
+def joined(key: bytes, value: bytes) -> bytes:
+    """Return the data of a KEY_VALUE schema: both parts behind their sizes."""
+    return _SIZE.pack(len(key)) + key + _SIZE.pack(len(value)) + value
+
+
 class ParsedTopicSchema(NamedTuple):
     """A schema that is one."""
 

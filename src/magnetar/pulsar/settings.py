@@ -156,6 +156,12 @@ class PulsarSettings(HandlerSettings):
         "What a new version of a topic's schema must be compatible with.",
         pulsar=("schemaCompatibilityStrategy",),
     )
+    schema_validation_enforced: bool = setting(
+        False,
+        Kind.BOOLEAN,
+        "Whether producers without a schema are refused for topics that have one, whatever namespaces and topics say.",
+        pulsar=("isSchemaValidationEnforced",),
+    )
     memory_cache_bytes: int = setting(
         32 * _MB,
         Kind.LONG,

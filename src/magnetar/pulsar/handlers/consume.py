@@ -66,9 +66,11 @@ async def _subscribe(connection: PulsarConnection, command: CommandSubscribe) ->
     services = connection.services
     name = PulsarName.parse(command.topic)
     if not command.subscription:
-        raise NotAllowed("Empty subscription name")
+        raise PulsarError(
+            "Empty subscription name", ServerError.ProducerBusy
+        )  # Pulsar's for a name that cannot be
     if connection.access is not None and not connection.access.consumes(name.topic, command.subscription):
-        raise NotAuthorized(f"Role {connection.role} is not authorized to consume {name.topic}")
+        raise NotAuthorized.client("subscribe", name.topic)
     if await services.topics.known(name) is None and not command.force_topic_creation:
         raise TopicNotFound(f"Topic {name} does not exist")
     if command.read_compacted and not name.persistent:

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from magnetar.pulsar.connection import PulsarConnection
 
 
-def check_look_up(connection: PulsarConnection, topic: TopicName) -> None:
+def check_look_up(connection: PulsarConnection, topic: TopicName, to: str) -> None:
     """Raise ``NotAuthorized`` unless the client may know of a topic; all may know that a tenant is missing."""
     if connection.access is not None and not connection.access.looks_up(topic):
         if topic.tenant not in connection.services.broker.namespaces.tenants():
             raise NamespaceNotFound(f"Tenant {topic.tenant} does not exist")
-        raise NotAuthorized(f"Role {connection.role} is not authorized to look up {topic}")
+        raise NotAuthorized.client(to, topic)
 
 
 def lookup(
@@ -41,7 +41,7 @@ def lookup(
     transactions = connection.services.transactions
     finds_coordinator = transactions is not None and name.finds_coordinator
     if not finds_coordinator:
-        check_look_up(connection, name.topic)
+        check_look_up(connection, name.topic, "Lookup")
     if not finds_coordinator and connection.services.topics.find(name) is None:
         check_namespace(connection.services.broker, name)
     listener = command.advertised_listener_name
@@ -120,7 +120,7 @@ async def partitioned_metadata(
             connection, command, 0 if name.partition is not None else transactions.coordinator.coordinators
         )
         return
-    check_look_up(connection, name.topic)
+    check_look_up(connection, name.topic, "Get Partition Metadata")
     broker, topics = connection.services.broker, connection.services.topics
     topic = await topics.known(name)
     if topic is None:

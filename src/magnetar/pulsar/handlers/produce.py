@@ -73,10 +73,10 @@ async def _produce(connection: PulsarConnection, command: CommandProducer) -> No
     services = connection.services
     name = PulsarName.parse(command.topic)
     if connection.access is not None and not connection.access.produces(name.topic):
-        raise NotAuthorized(f"Role {connection.role} is not authorized to produce to {name.topic}")
+        raise NotAuthorized.client("Produce", name.topic)
     first = command.initial_subscription_name
     if first and connection.access is not None and not connection.access.consumes(name.topic, first):
-        raise NotAuthorized(f"Role {connection.role} is not authorized to subscribe to {name.topic}")
+        raise NotAuthorized.client("subscribe", name.topic)
     if command.txn_enabled:
         service_of(connection)
     topic = await services.topics.any(name, create=True)

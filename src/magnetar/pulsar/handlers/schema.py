@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 async def get_schema(connection: PulsarConnection, command: CommandGetSchema, entry: memoryview) -> None:
     """Answer with a version of a topic's schema, or the latest one."""
     name = PulsarName.parse(command.topic)
-    check_look_up(connection, name.topic)
+    check_look_up(connection, name.topic, "GetSchema")
     version = None
     if command.schema_version:
         version = int.from_bytes(command.schema_version, "big", signed=True)
@@ -58,7 +58,7 @@ async def get_or_create_schema(
     """Answer with the version that a schema has, made if it is new."""
     name = PulsarName.parse(command.topic)
     if connection.access is not None and not connection.access.produces(name.topic):
-        raise NotAuthorized(f"Role {connection.role} is not authorized to produce to {name.topic}")
+        raise NotAuthorized.client("GetOrCreateSchema", name.topic)
     topic = await connection.services.topics.known(name)
     if topic is None:
         raise TopicNotFound(f"Topic {name} does not exist")

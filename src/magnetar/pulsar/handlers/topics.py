@@ -83,7 +83,7 @@ def _check_any(connection: PulsarConnection, namespace: str, sees_some: bool) ->
     tenant, _, local = namespace.partition("/")
     # What is granted on the namespace holds for every name in it; no topic has this one, and so grants of its own.
     if not connection.access.looks_up(TopicName(tenant, local, "")):
-        raise NotAuthorized(f"Role {connection.role} is not authorized to see topics of {namespace}")
+        raise NotAuthorized.client("GetTopicsOfNamespace", namespace)
 
 
 def watch_topic_list(

@@ -73,7 +73,7 @@ async def add_partition(
     names = [PulsarName.parse(each) for each in command.partitions]
     for name in names:
         if connection.access is not None and not connection.access.produces(name.topic):
-            raise NotAuthorized(f"Role {connection.role} is not authorized to produce to {name.topic}")
+            raise NotAuthorized.client("Produce", name.topic)
         if not name.persistent:
             raise NotAllowed(f"{name} keeps no messages, and so none of transactions")
     partitions = {
@@ -106,7 +106,7 @@ async def add_subscription(
     for each in command.subscription:
         name = PulsarName.parse(each.topic)
         if connection.access is not None and not connection.access.consumes(name.topic, each.subscription):
-            raise NotAuthorized(f"Role {connection.role} is not authorized to consume {name.topic}")
+            raise NotAuthorized.client("subscribe", name.topic)
         subscriptions[TxnSubscription(*service.partition_of(name), each.subscription)] = each.topic
     await service.coordinator.add_subscriptions(txn, subscriptions)
     _answer(

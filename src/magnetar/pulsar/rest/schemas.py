@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from magnetar.pulsar.rest.request import AdminRequest, RequiredLevel, RestError, RestRoute
+from magnetar.pulsar.schema_rules import Definition, joined, key_and_value, type_name
 from magnetar.pulsar.schemas import SchemaVersion
 from magnetar.wire.pulsar import pulsar_pb2 as wire
 
@@ -74,7 +75,9 @@ def _schema(ask: AdminRequest) -> wire.Schema:
     text = content.get("schema", content.get("data", ""))
     if not isinstance(text, str):
         raise RestError(422, "schema must be a string")
-    made = wire.Schema(name=ask.path["topic"], schema_data=text.encode(), type=wire.Schema.Type.Value(name))
+    made = wire.Schema(
+        name=ask.path["topic"], schema_data=_data(name, text), type=wire.Schema.Type.Value(name)
+    )
     given = content.get("properties") or {}
     if not isinstance(given, dict):
         raise RestError(422, "properties must be an object")
@@ -83,12 +86,40 @@ def _schema(ask: AdminRequest) -> wire.Schema:
     return made
 
 
+def _text(version: SchemaVersion) -> str:
+    """Return a schema as text; of KEY_VALUE an object of both, where a kind that has no schema is an empty text."""
+    if version.type == wire.Schema.KeyValue:
+        try:
+            parts = key_and_value(Definition(version.type, version.data, dict(version.properties)))
+            texts = (json.loads(part.data) if part.data.strip() else "" for part in parts)
+            return json.dumps(dict(zip(("key", "value"), texts, strict=True)), separators=(",", ":"))
+        except ValueError:
+            pass  # it was kept before anybody looked at it
+    return version.data.decode("utf-8", "replace")
+
+
+def _data(name: str, text: str) -> bytes:
+    """Return what is kept of a schema's text: `_text` the other way round."""
+    if name != "KeyValue":
+        return text.encode()
+    try:
+        content = json.loads(text)
+        parts = [content[part] for part in ("key", "value")]
+    except (ValueError, KeyError, TypeError):
+        if text.startswith("\0"):  # both behind their sizes
+            return text.encode()
+        raise RestError(422, "the schema of KEY_VALUE must be an object of key and value") from None
+    return joined(
+        *(b"" if part == "" else json.dumps(part, separators=(",", ":")).encode() for part in parts)
+    )
+
+
 def _as_json(version: SchemaVersion) -> dict[str, Any]:
     return {
         "version": version.version,
-        "type": str(wire.Schema.Type.Name(version.type)).upper(),
+        "type": type_name(version.type),
         "timestamp": version.timestamp_ms,
-        "data": version.data.decode("utf-8", "replace"),
+        "data": _text(version),
         "properties": dict(version.properties),
     }
 
