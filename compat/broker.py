@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,12 +23,16 @@ def magnetar() -> str:
 
 @contextmanager
 def standalone(
-    *settings: str, protocols: Sequence[str] = (), config: Path | None = None, data: Path | None = None
+    *settings: str,
+    protocols: Sequence[str] = (),
+    config: Path | None = None,
+    data: Path | None = None,
+    ports: Mapping[str, int] = {},
 ) -> Iterator[str]:
     """The address of a fresh standalone broker; its log goes to a file that is shown if it does not start.
 
     With ``listeners`` among the settings it has no other. With further protocols (pulsar, http) it is what the broker
-    says when it is ready: PROTOCOL=HOST:PORT, with spaces.
+    says when it is ready: PROTOCOL=HOST:PORT, with spaces. ``ports`` are those that it must have, by protocol.
     """
     with tempfile.TemporaryDirectory(prefix="magnetar-compat-") as directory:
         command = [
@@ -40,7 +44,7 @@ def standalone(
         if not any(setting.startswith("listeners=") for setting in settings):
             command += ["--kafka", "127.0.0.1:0"]
         for protocol in protocols:
-            command += [f"--{protocol}", "127.0.0.1:0"]
+            command += [f"--{protocol}", f"127.0.0.1:{ports.get(protocol, 0)}"]
         command += ["--config", str(config)] if config else []
         for setting in settings:
             command += ["--set", setting]

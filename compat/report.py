@@ -101,6 +101,8 @@ account of what does not, and why:
   [findings](../compat/suites/kafkajs/FINDINGS.md)
 - librdkafka's broker tests: [allow-list](../compat/suites/librdkafka/allowlist.txt),
   [findings](../compat/suites/librdkafka/FINDINGS.md)
+- the tests of Pulsar's C++ client: [allow-list](../compat/suites/pulsar_cpp/allowlist.txt),
+  [findings](../compat/suites/pulsar_cpp/FINDINGS.md)
 - the tests of Pulsar's Go client: [allow-list](../compat/suites/pulsar_go/allowlist.txt),
   [findings](../compat/suites/pulsar_go/FINDINGS.md)
 - Kafka's own Java tests of clients, tools and requests: [allow-list](../compat/suites/kafka_java/allowlist.txt),

@@ -18,6 +18,7 @@
     compat/run_suites.py --magnetar --suite aiokafka --source DIR       a checkout of aiokafka
     compat/run_suites.py --magnetar --suite kafka-java                  Kafka's own Java tests, which Maven brings
     compat/run_suites.py --magnetar --suite pulsar-java                 Pulsar's own Java tests, which Maven brings
+    compat/run_suites.py --magnetar --suite pulsar-cpp --source DIR     a checkout of pulsar-client-cpp
     compat/run_suites.py --magnetar --suite pulsar-rs --source DIR      a checkout of pulsar-rs
     compat/run_suites.py --bootstrap HOST:PORT --suite librdkafka --source DIR --all
     ... --test 0012_produce_consume
@@ -50,6 +51,7 @@ from suites.kafka_java import suite as kafka_java
 from suites.kafka_python import suite as kafka_python
 from suites.kafkajs import suite as kafkajs
 from suites.librdkafka import suite as librdkafka
+from suites.pulsar_cpp import suite as pulsar_cpp
 from suites.pulsar_go import suite as pulsar_go
 from suites.pulsar_java import suite as pulsar_java
 from suites.pulsar_python import suite as pulsar_python
@@ -68,6 +70,7 @@ SUITES: dict[str, ModuleType] = {
     "kafka-python": kafka_python,
     "kafkajs": kafkajs,
     "librdkafka": librdkafka,
+    "pulsar-cpp": pulsar_cpp,
     "pulsar-go": pulsar_go,
     "pulsar-java": pulsar_java,
     "pulsar-python": pulsar_python,

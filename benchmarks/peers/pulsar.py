@@ -47,8 +47,13 @@ class Pulsar(Server):
     advertised = "127.0.0.1"
     ready_path = "/admin/v2/namespaces/public/default"
 
+    def free_port(self, scheme: str) -> int:
+        """Return where it is to listen for ``pulsar`` or ``http``."""
+        return free_port()
+
     def prepare(self) -> None:
-        self._http, self._bookie = free_port(), free_port()
+        self.port, self._http = self.free_port("pulsar"), self.free_port("http")
+        self._bookie = free_port()
         ours = {
             "bindAddress": "127.0.0.1",
             "advertisedAddress": self.advertised,

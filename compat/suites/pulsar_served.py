@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, cast
 from urllib.error import HTTPError, URLError
@@ -39,12 +40,13 @@ _OF_PROXIES = (
     "tlsTrustCertsFilePath",
 )
 """What a suite's file says that a proxy must know, too."""
-_ANYBODY = {"namespace_auth": {"anonymous": ["produce", "consume"]}}
+ANYBODY = {"namespace_auth": {"anonymous": ["produce", "consume"]}}
 _TOKEN_ONLY = {"namespace_auth": {"token-principal": ["produce", "consume"]}}
-GRANTS: tuple[tuple[str, dict[str, object]], ...] = (
+Grants = tuple[tuple[str, dict[str, object]], ...]
+GRANTS: Grants = (
     ("tenants/public", {"adminRoles": ["anonymous"], "allowedClusters": ["standalone"]}),
-    ("namespaces/public/default", {"auth_policies": _ANYBODY, "replication_clusters": ["standalone"]}),
-    ("namespaces/public/default-2", {"auth_policies": _ANYBODY, "replication_clusters": ["standalone"]}),
+    ("namespaces/public/default", {"auth_policies": ANYBODY, "replication_clusters": ["standalone"]}),
+    ("namespaces/public/default-2", {"auth_policies": ANYBODY, "replication_clusters": ["standalone"]}),
     ("tenants/private", {"adminRoles": [], "allowedClusters": ["standalone"]}),
     ("namespaces/private/auth", {"auth_policies": _TOKEN_ONLY, "replication_clusters": ["standalone"]}),
 )
@@ -63,6 +65,9 @@ class Given(NamedTuple):
     """With which tokens are signed."""
     more: Mapping[str, str] = {}
     """Further settings whose places are not those of its conf."""
+    ports: Mapping[str, int] = {}
+    """Where the broker must be, by scheme; elsewhere it is where there is room."""
+    grants: Grants = GRANTS
 
 
 @contextmanager
@@ -75,7 +80,7 @@ def served(kind: str, given: Given) -> Iterator[dict[str, str]]:
         there = Path(directory)
         secret = there / "secret.key"
         secret.write_bytes(given.secret)
-        tls, https = str(free_port()), str(free_port())
+        tls, https = (str(given.ports.get(each) or free_port()) for each in ("pulsar+ssl", "https"))
         certificates = given.certificates
         settings = {
             "brokerServicePortTls": tls,
@@ -90,26 +95,28 @@ def served(kind: str, given: Given) -> Iterator[dict[str, str]]:
             **given.more,
         }
         encrypted = {"pulsar+ssl": f"localhost:{tls}", "https": f"localhost:{https}"}
-        with _starts(kind)(there, given.conf, settings) as addresses:
-            _put_grants(addresses, _token(secret, "superUser"))
+        with _starts(kind, given.ports)(there, given.conf, settings) as addresses:
+            _put_grants(addresses, _token(secret, "superUser"), given.grants)
             yield encrypted | addresses | {"token": _token(secret, "token-principal")}
 
 
 _Start = Callable[[Path, Path, Mapping[str, str]], AbstractContextManager[dict[str, str]]]
 
 
-def _starts(kind: str) -> _Start:
+def _starts(kind: str, ports: Mapping[str, int]) -> _Start:
     if kind in ELSEWHERE:
         return lambda _, conf, settings: _in_cluster(kind, conf, settings)
-    return _pulsar if kind == "pulsar" else _magnetar
+    return partial(_pulsar if kind == "pulsar" else _magnetar, ports)
 
 
 @contextmanager
-def _magnetar(there: Path, conf: Path, settings: Mapping[str, str]) -> Iterator[dict[str, str]]:
+def _magnetar(
+    ports: Mapping[str, int], there: Path, conf: Path, settings: Mapping[str, str]
+) -> Iterator[dict[str, str]]:
     # Kafka's listener is not the suite's, and Pulsar never creates a namespace by itself.
     ours = {**settings, "auto.create.namespaces.enable": "false"}
     config = _changed(conf, ours, there / "broker.conf")
-    with standalone(protocols=("pulsar", "http"), config=config) as ready:
+    with standalone(protocols=("pulsar", "http"), config=config, ports=ports) as ready:
         yield {
             scheme: address.split(",")[0].replace("127.0.0.1", "localhost")
             for scheme, address in (pair.split("=") for pair in ready.split())
@@ -149,7 +156,9 @@ def _in_cluster(place: str, conf: Path, settings: Mapping[str, str]) -> Iterator
 
 
 @contextmanager
-def _pulsar(there: Path, conf: Path, settings: Mapping[str, str]) -> Iterator[dict[str, str]]:
+def _pulsar(
+    ports: Mapping[str, int], there: Path, conf: Path, settings: Mapping[str, str]
+) -> Iterator[dict[str, str]]:
     class Suited(Pulsar):
         """With the suite's settings in place of the release's."""
 
@@ -158,6 +167,9 @@ def _pulsar(there: Path, conf: Path, settings: Mapping[str, str]) -> Iterator[di
 
         def released_conf(self) -> Path:
             return conf
+
+        def free_port(self, scheme: str) -> int:
+            return ports.get(scheme) or super().free_port(scheme)
 
     Suited.settings = settings
     with Suited(there / "pulsar") as broker:
@@ -177,13 +189,13 @@ def _token(secret: Path, subject: str) -> str:
     return jwt.encode({"sub": subject}, secret.read_bytes(), "HS256")
 
 
-def _put_grants(addresses: Mapping[str, str], token: str) -> None:
+def _put_grants(addresses: Mapping[str, str], token: str, grants: Grants) -> None:
     """Put what the script puts, updating what is there; Pulsar takes a moment until it takes such requests."""
     cluster = {
         "serviceUrl": f"http://{addresses['http']}/",
         "brokerServiceUrl": f"pulsar://{addresses['pulsar']}/",
     }
-    for path, body in (("clusters/standalone", cluster), *GRANTS):
+    for path, body in (("clusters/standalone", cluster), *grants):
         url, end = f"http://{addresses['http']}/admin/v2/{path}", time.monotonic() + PATIENCE_S
         while (status := _put(url, token, body)) // 100 != 2:
             if time.monotonic() > end:
