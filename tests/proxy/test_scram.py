@@ -44,6 +44,8 @@ from magnetar.wire.kafka.messages.produce_request import (
 from magnetar.wire.kafka.messages.renew_delegation_token_request import RenewDelegationTokenRequest
 from magnetar.wire.kafka.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from magnetar.wire.kafka.messages.sasl_handshake_request import SaslHandshakeRequest
+from magnetar.wire.kafka.messages.share_acknowledge_request import ShareAcknowledgeRequest
+from magnetar.wire.kafka.messages.share_fetch_request import ShareFetchRequest
 from tests.hostile.client import Wire, frame, request_bytes
 from tests.proxy.processes import PATIENCE_S, ClusterProcess, ProxyProcess
 from tests.security.conftest import say
@@ -516,6 +518,29 @@ def test_connections_of_one_who_left_are_not_given_to_another(
                 wire.ask(MetadataRequest(topics=[]), 9)
     no_tokens_are_left(cluster, user)
     no_tokens_are_left(cluster, other)
+
+
+def test_a_share_session_is_one_users_on_any_connection(
+    proxy: ProxyProcess, cluster: ClusterProcess, user: str
+) -> None:
+    other = f"u-{uuid.uuid4().hex[:8]}"
+    keep(cluster, other)
+    member: dict[str, Any] = {"group_id": "theirs", "member_id": str(uuid.uuid4())}
+    with Wire(address(proxy)) as first, Wire(address(proxy)) as second, Wire(address(proxy)) as stranger:
+        for wire, name in ((first, user), (second, user), (stranger, other)):
+            assert log_in(wire, name, "secret", more="").error_code == 0
+
+        def fetch(wire: Wire, epoch: int) -> int:
+            asked = ShareFetchRequest(**member, share_session_epoch=epoch, max_records=1)
+            return int(wire.ask(asked).error_code)
+
+        assert fetch(first, 0) == ErrorCode.NONE
+        assert fetch(stranger, 1) == ErrorCode.SHARE_SESSION_NOT_FOUND
+        told = stranger.ask(ShareAcknowledgeRequest(**member, share_session_epoch=1))
+        assert told.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+        assert fetch(second, 1) == ErrorCode.NONE, "nobody else has used the number"
+        assert fetch(first, 2) == ErrorCode.NONE
+        assert fetch(second, 2) == ErrorCode.INVALID_SHARE_SESSION_EPOCH
 
 
 # -- other clients
