@@ -8,6 +8,7 @@ from typing import Any
 from magnetar.pulsar.rest.request import AdminRequest, RequiredLevel, RestError, RestRoute
 from magnetar.pulsar.schema_rules import Definition, joined, key_and_value, type_name
 from magnetar.pulsar.schemas import SchemaVersion
+from magnetar.schema_registry.work import Work, read_json
 from magnetar.wire.pulsar import pulsar_pb2 as wire
 
 _TYPES = {name.upper(): name for name in wire.Schema.Type.DESCRIPTOR.values_by_name}
@@ -91,7 +92,8 @@ def _text(version: SchemaVersion) -> str:
     if version.type == wire.Schema.KeyValue:
         try:
             parts = key_and_value(Definition(version.type, version.data, dict(version.properties)))
-            texts = (json.loads(part.data) if part.data.strip() else "" for part in parts)
+            work = Work()
+            texts = [read_json(part.data, work) if part.data.strip() else "" for part in parts]
             return json.dumps(dict(zip(("key", "value"), texts, strict=True)), separators=(",", ":"))
         except ValueError:
             pass  # it was kept before anybody looked at it
@@ -103,7 +105,7 @@ def _data(name: str, text: str) -> bytes:
     if name != "KeyValue":
         return text.encode()
     try:
-        content = json.loads(text)
+        content = read_json(text, Work())
         parts = [content[part] for part in ("key", "value")]
     except (ValueError, KeyError, TypeError):
         if text.startswith("\0"):  # both behind their sizes
