@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from magnetar.pulsar.transactions.service import TransactionService
 
 
+_SINCE_MS = 1_735_689_600_000
+"""2025-01-01."""
+
+
 @dataclass(slots=True)
 class PulsarServices:
     """The broker core, and what this protocol adds."""
@@ -39,5 +43,6 @@ class PulsarServices:
 
     def producer_name(self) -> str:
         """Return a name that no producer has, or had before a restart."""
-        self._started = self._started or self.clock()
+        # Quarters of a second are as good as ms, for no broker starts twice in one, and each message has the name.
+        self._started = self._started or (self.clock() - _SINCE_MS) // 256
         return f"{self.broker.ownership.cluster}-{self._started:x}-{next(self._names)}"
