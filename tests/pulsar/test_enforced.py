@@ -258,6 +258,18 @@ async def test_what_is_the_brokers_own_no_client_subscribes_to_or_ends(name: str
         assert name not in broker.services.topics.all_open()[0].subscriptions
 
 
+async def test_a_listener_that_is_not_there_is_refused_as_pulsars_clients_know_it() -> None:
+    """The C++ client gives up by these words alone; any other refusal of that kind it asks again."""
+    async with inside() as broker:
+        command = lookup(T)
+        command.lookupTopic.advertised_listener_name = "test"
+        refused = (await broker.client().ask(command)).lookupTopicResponse
+        assert (refused.error, refused.message) == (
+            ServerError.ServiceNotReady,
+            "the broker do not have test listener",
+        )
+
+
 async def test_a_subscription_without_a_name_is_refused_as_names_that_cannot_be_are() -> None:
     async with inside() as broker:
         refused = (await broker.client().ask(raw.subscribe(T, ""))).error

@@ -46,7 +46,7 @@ def lookup(
         check_namespace(connection.services.broker, name)
     listener = command.advertised_listener_name
     if listener and listener.upper() != connection.listener.name:
-        raise PulsarError(f"the broker do not have {listener} listener", ServerError.MetadataError)
+        raise PulsarError(f"the broker do not have {listener} listener", ServerError.ServiceNotReady)
     if finds_coordinator:  # it is where its transactions are kept, and that is taken when this one starts
         assert transactions is not None
         name = transactions.kept_in(name)
