@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run what comes with Kafka and is built on its protocol: Kafka Streams, Kafka Connect, MirrorMaker 2.
+"""Run what is built on Kafka's protocol: Kafka Streams, Kafka Connect, MirrorMaker 2, Flink, and Spark's Kafka sink.
 
     compat/run_apps.py --magnetar               all of them, on brokers of their own
     compat/run_apps.py --kafka                  the same on Apache Kafka
@@ -25,7 +25,7 @@ from versions import version
 
 sys.path.insert(0, str(HERE.parent))
 
-from apps import connect, java, mirror, streams
+from apps import connect, flink, java, mirror, spark, streams
 
 from benchmarks.peers.kafka import Kafka
 from benchmarks.peers.magnetar import Magnetar
@@ -35,7 +35,11 @@ CHECKS: tuple[Callable[[Server, Path], None], ...] = (
     streams.word_count,
     streams.streams_group,
     connect.files,
+    connect.files_once,
     mirror.move,
+    mirror.move_once,
+    flink.copy_once,
+    spark.stream,
 )
 RESULTS = HERE / "results" / "apps.json"
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import random
+import time
 import urllib.request
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from waiting import same
 
 from apps import topics
+from apps.flow import Flow
 from apps.java import Application, plugins
 from apps.topics import until
 from benchmarks.peers.server import Server, free_port
@@ -100,6 +104,63 @@ def files(broker: Server, folder: Path) -> None:
         rest.ask("/connectors/sink", method="DELETE")
         until("the sink to be gone", lambda: rest.ask("/connectors") == ["source"])
         first.check()
+
+
+def files_once(broker: Server, folder: Path) -> None:
+    """Connect's exactly-once sources: the worker with the task is killed, and the broker; no line is there twice"""
+    source = folder / "source.txt"
+    source.write_text("")
+    ports = (free_port(), free_port())
+    made = [folder / f"worker-{port}.properties" for port in ports]
+    for port, file in zip(ports, made, strict=True):
+        text = SETTINGS.format(address=broker.address, port=port, plugins=plugins())
+        file.write_text(f"{text}exactly.once.source.support=enabled\n")
+
+    def worker(number: int) -> Application:
+        return Application(folder / f"worker-{ports[number]}.log", "connect", made[number])
+
+    def runs_on() -> int:
+        """Return which worker has the task, as the other one tells."""
+        for port in ports:
+            try:
+                (task,) = Rest(port).ask("/connectors/source/status")["tasks"]
+            except OSError:
+                continue
+            if task["state"] == "RUNNING":
+                return ports.index(int(task["worker_id"].rpartition(":")[2]))
+        raise AssertionError("no worker says that the task runs")
+
+    def written() -> list[str]:
+        there = topics.read(broker.address, "once") if "once" in topics.names(broker.address) else []
+        return [message.value().decode().strip('"') for message in there]
+
+    workers = [worker(0), worker(1)]
+    try:
+        until("the workers", lambda: [Rest(port).ask("/connectors") for port in ports] == [[], []])
+        new = {"connector.class": "FileStreamSource", "tasks.max": "1", "file": str(source), "topic": "once"}
+        new |= {"exactly.once.support": "required", "topic.creation.default.partitions": "1"}
+        new |= {"topic.creation.default.replication.factor": "1"}
+        Rest(ports[0]).ask("/connectors", {"name": "source", "config": new})
+        until("the task to run", lambda: runs_on() >= 0)
+        with Flow(partial(write, source), LINES) as flow:
+            for number in range(4):
+                before = len(written())
+                until("more lines", lambda least=before + 1000: len(written()) > least)
+                time.sleep(random.random())
+                same(flow.written < LINES, True, "lines are still to come")
+                if number == 2:
+                    broker.kill()
+                    broker.start()
+                    continue
+                until("the task to run", lambda: runs_on() >= 0)
+                killed = runs_on()
+                workers[killed].kill()
+                workers[killed] = worker(killed)
+            until("all lines", lambda: len(set(written())) == LINES)
+            same(written(), [f"line {number}" for number in range(LINES)], "lines, each once and in order")
+    finally:
+        for each in workers:
+            each.__exit__()
 
 
 def write(file: Path, begin: int, end: int) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
 from pathlib import Path
 from typing import Self
@@ -11,13 +14,17 @@ ENDS_SECONDS = 30
 
 
 class Application:
-    """One application of kafka-apps.sh, ended with the block; what it prints is in ``log``."""
+    """One application of a script, ended with the block; what it prints is in ``log``."""
 
-    def __init__(self, log: Path, *arguments: object) -> None:
+    def __init__(self, log: Path, *arguments: object, script: Path = SCRIPT) -> None:
         self.log = log
         with log.open("ab") as file:
             self._process = subprocess.Popen(
-                [SCRIPT, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=file, stderr=file
+                [script, *map(str, arguments)],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
             )
 
     @property
@@ -31,8 +38,9 @@ class Application:
             raise AssertionError(f"{self.log.name}: ended with status {status}: {self.text[-2000:]}")
 
     def kill(self) -> None:
-        """End it as a crash would."""
-        self._process.kill()
+        """End it, and what it has started, as a crash would."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def __enter__(self) -> Self:
@@ -49,7 +57,8 @@ class Application:
 
 def install() -> None:
     """Fetch the jars, so that no application waits for them."""
-    subprocess.run([SCRIPT, "--install"], check=True)
+    for script in (SCRIPT, SCRIPT.with_name("flink.sh")):
+        subprocess.run([script, "--install"], check=True)
 
 
 def plugins() -> str:

@@ -11,9 +11,14 @@ from apps import topics
 from apps.java import Application
 from apps.topics import until
 from benchmarks.peers.kafka import Kafka
-from benchmarks.peers.server import Server
+from benchmarks.peers.server import Server, free_port
 
 RECORDS = 5_000
+ONCE = """here.exactly.once.source.support=enabled
+other.consumer.isolation.level=read_committed
+dedicated.mode.enable.internal.rest=true
+listeners=http://127.0.0.1:{port}
+"""
 READ = 2_000
 CONFIG = {"compression.type": "zstd", "retention.ms": "123456789", "max.message.bytes": "2000000"}
 SETTINGS = """clusters=other,here
@@ -60,6 +65,44 @@ def move(broker: Server, folder: Path) -> None:
             goes_on(broker, "clicks", other, "here.clicks")
             errors = [line for line in mirror.text.splitlines() if " ERROR " in line]
             same(errors, [], "what MirrorMaker complains of")
+
+
+def move_once(broker: Server, folder: Path) -> None:
+    """MirrorMaker 2 with transactions, from Apache Kafka: it and the broker are killed, no record is there twice"""
+    with Kafka(folder / "other") as other:
+        topics.make(other.address, "orders", 3)
+        file = folder / "mirror.properties"
+        text = SETTINGS.format(other=other.address, here=broker.address)
+        file.write_text(
+            text.replace("here->other.enabled=true", "here->other.enabled=false")
+            + ONCE.format(port=free_port())
+        )
+        log = folder / "mirror.log"
+        for part in range(4):
+            topics.produce(other.address, "orders", records(part * RECORDS, (part + 1) * RECORDS))
+            with Application(log, "mirror", file) as mirror:
+                if part < 3:
+                    enough = part * RECORDS + RECORDS // 4
+                    until("some records", lambda least=enough: len(_mirrored(broker)) > least)
+                    mirror.kill()
+                    if part == 1:
+                        broker.kill()
+                        broker.start()
+                    continue
+                until("all records", lambda: len(set(map(content, _mirrored(broker)))) >= 4 * RECORDS)
+                wanted = [(each.partition(), *content(each)) for each in topics.read(other.address, "orders")]
+                found = [(each.partition(), *content(each)) for each in _mirrored(broker)]
+                for index in range(3):
+                    same(
+                        [each for each in found if each[0] == index],
+                        [each for each in wanted if each[0] == index],
+                        f"records of partition {index}, each once and in order",
+                    )
+
+
+def _mirrored(broker: Server) -> list[Message]:
+    name = "other.orders"
+    return topics.read(broker.address, name) if name in topics.names(broker.address) else []
 
 
 def records(begin: int, end: int) -> list[tuple[str | None, str, list[tuple[str, bytes]]]]:
