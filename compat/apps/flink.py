@@ -6,11 +6,10 @@ import random
 import time
 from pathlib import Path
 
-from confluent_kafka import Producer
 from waiting import same
 
 from apps import topics
-from apps.flow import Flow
+from apps.flow import Records
 from apps.java import Application
 from apps.topics import until
 from benchmarks.peers.server import Server
@@ -33,17 +32,7 @@ def copy_once(broker: Server, folder: Path) -> None:
         given = (PROGRAM, broker.address, "from", "to", checkpoints, *go_on)
         return Application(folder / "flink.log", *given, script=SCRIPT)
 
-    refused: list[object] = []
-    producer = Producer({"bootstrap.servers": broker.address, "enable.idempotence": True})
-
-    def say(begin: int, end: int) -> None:
-        for value in range(begin, end):
-            producer.produce(
-                "from", b"%d" % value, on_delivery=lambda error, _: error and refused.append(error)
-            )
-        producer.poll(0)
-
-    with Flow(say, RECORDS) as flow:
+    with Records(broker.address, "from", RECORDS) as flow:
         for number in range(KILLS):
             before = len(copied(broker))
             with start() as program:
@@ -56,8 +45,7 @@ def copy_once(broker: Server, folder: Path) -> None:
                     broker.start()
                 program.kill()
         with start() as program:
-            until("all records to be said", lambda: flow.written == RECORDS and producer.flush(10) == 0)
-            same(refused, [], "records that were not acknowledged")
+            flow.end()
             until("all records", lambda: len(set(copied(broker))) == RECORDS)
             same(sorted(copied(broker)), sorted(f"{n}" for n in range(RECORDS)), "records, each once")
             program.check()

@@ -7,6 +7,11 @@ import time
 from collections.abc import Callable
 from typing import Self
 
+from confluent_kafka import Producer
+from waiting import same
+
+from apps.topics import until
+
 _AT_ONCE, _PAUSE_S = 50, 0.05
 
 
@@ -34,3 +39,29 @@ class Flow(threading.Thread):
     def __exit__(self, *_: object) -> None:
         self._ends = True
         self.join()
+
+
+class Records(Flow):
+    """Numbers that become records of a topic."""
+
+    def __init__(self, address: str, topic: str, numbers: int) -> None:
+        super().__init__(self._say, numbers)
+        self._topic = topic
+        self._refused: list[object] = []
+        self._producer = Producer({"bootstrap.servers": address, "enable.idempotence": True})
+
+    def _say(self, begin: int, end: int) -> None:
+        for number in range(begin, end):
+            self._producer.produce(self._topic, b"%d" % number, on_delivery=self._told)
+        self._producer.poll(0)
+
+    def _told(self, error: object, _: object) -> None:
+        if error:
+            self._refused.append(error)
+
+    def end(self) -> None:
+        """Wait until all are written and acknowledged."""
+        until(
+            "all records to be said", lambda: self.written == self._numbers and self._producer.flush(10) == 0
+        )
+        same(self._refused, [], "records that were not acknowledged")

@@ -8,11 +8,10 @@ import sys
 import time
 from pathlib import Path
 
-from confluent_kafka import Producer
 from waiting import same
 
 from apps import topics
-from apps.flow import Flow
+from apps.flow import Records
 from apps.java import Application
 from apps.topics import until
 from benchmarks.peers.server import Server
@@ -29,15 +28,6 @@ def stream(broker: Server, folder: Path) -> None:
     jars = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
     for name in ("from", "to"):
         topics.make(broker.address, name, 4)
-    producer = Producer({"bootstrap.servers": broker.address, "enable.idempotence": True})
-    refused: list[object] = []
-
-    def say(begin: int, end: int) -> None:
-        for value in range(begin, end):
-            producer.produce(
-                "from", b"%d" % value, on_delivery=lambda error, _: error and refused.append(error)
-            )
-        producer.poll(0)
 
     def start() -> Application:
         given = (PROGRAM, broker.address, "from", "to", folder / "checkpoint", jars)
@@ -46,7 +36,7 @@ def stream(broker: Server, folder: Path) -> None:
     def copied() -> set[int]:
         return {int(message.value()) for message in topics.read(broker.address, "to")}
 
-    with Flow(say, RECORDS) as flow:
+    with Records(broker.address, "from", RECORDS) as flow:
         for _ in range(KILLS):
             before = len(copied())
             with start() as program:
@@ -58,7 +48,6 @@ def stream(broker: Server, folder: Path) -> None:
             until("more records", lambda: len(copied()) > before + 1000)
             broker.kill()
             broker.start()
-            until("all records to be said", lambda: flow.written == RECORDS and producer.flush(10) == 0)
-            same(refused, [], "records that were not acknowledged")
+            flow.end()
             until("all records", lambda: copied() == set(range(RECORDS)))
             program.check()

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Timer
 
+from suites.programs import outcomes_of
+
 _ENDS = {"pass": "passed", "fail": "failed", "skip": "skipped"}
 
 
@@ -41,15 +43,7 @@ class GoPackage:
 
         A test that ends the whole program has failed, and the others get another program.
         """
-        waiting = dict.fromkeys(tests)
-        while waiting:
-            before = len(waiting)
-            for test, outcome, why in self._program(list(waiting)):
-                if test in waiting:
-                    del waiting[test]
-                    yield test, outcome, why
-            if len(waiting) == before:
-                return
+        return outcomes_of(tests, self._program)
 
     def _program(self, tests: Sequence[str]) -> Iterator[tuple[str, str, str]]:
         chosen = f"^({'|'.join(map(re.escape, tests))})$"

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Timer
 
+from suites.programs import outcomes_of
+
 _ENDS = {"       OK ": "passed", "  FAILED  ": "failed", "  SKIPPED ": "skipped"}
 _LINE = re.compile(r"^\[( RUN      |       OK |  FAILED  |  SKIPPED )\] (\S+?),? ?(?:\(\d+ ms\)|where .*)?$")
 _WHY = re.compile(r"^\S+\.(?:cc|h):\d+: Failure$|^unknown file: Failure$")
@@ -42,15 +44,7 @@ class GoogleTests:
 
         A test that ends the whole program, or does not end in its time, has failed; the others get another program.
         """
-        waiting = dict.fromkeys(tests)
-        while waiting:
-            before = len(waiting)
-            for test, outcome, why in self._program(list(waiting)):
-                if test in waiting:
-                    del waiting[test]
-                    yield test, outcome, why
-            if len(waiting) == before:
-                return
+        return outcomes_of(tests, self._program)
 
     def _program(self, tests: Sequence[str]) -> Iterator[tuple[str, str, str]]:
         under_way, said, left, late = "", "", 0, False

@@ -141,11 +141,13 @@ class SharePartition:
     @property
     def next_offset(self) -> int:
         """The first offset that somebody may be given."""
-        if self._available:
-            for run in self._runs:
-                if run.state is RecordState.AVAILABLE:
-                    return run.first
-        return self.end_offset
+        run = self._first_available()
+        return self.end_offset if run is None else run.first
+
+    def _first_available(self) -> OffsetRun | None:
+        if not self._available:
+            return None
+        return next((run for run in self._runs if run.state is RecordState.AVAILABLE), None)
 
     @property
     def has_available(self) -> bool:
@@ -207,12 +209,9 @@ class SharePartition:
 
     def likely(self, max_records: int, max_deliveries: int) -> int:
         """Return how many of ``max_records`` `acquire` may give next, as far as it is known without their batches."""
-        if self._available:
-            for run in self._runs:
-                if run.state is RecordState.AVAILABLE:
-                    few = few_at_once(run.deliveries, max_deliveries, self._together(max_records))
-                    return min(few, max_records) or max_records
-        return max_records
+        run = self._first_available()
+        few = 0 if run is None else few_at_once(run.deliveries, max_deliveries, self._together(max_records))
+        return min(few, max_records) or max_records
 
     def _together(self, max_records: int) -> int:
         """Return how many records were given at once, at most, when they were: in Kafka a batch in flight."""

@@ -215,9 +215,8 @@ class ServedShare:
     def _bytes(self, wanted: WantedRecords, records: int) -> int:
         """Return how much to read: what the last records tell that so many of them take."""
         guess = int(self._record_bytes * records * 1.25) or wanted.max_bytes
-        least = (
-            _MIN_READ_BYTES if records == wanted.max_records else 0
-        )  # of few, one batch is there in any case
+        # Of few, one batch is there in any case.
+        least = _MIN_READ_BYTES if records == wanted.max_records else 0
         return min(wanted.max_bytes, max(guess, least))
 
     def _spans(self, batches: Sequence[Batch], offset: int, *, committed: bool) -> list[tuple[int, int]]:

@@ -66,9 +66,8 @@ async def _subscribe(connection: PulsarConnection, command: CommandSubscribe) ->
     services = connection.services
     name = PulsarName.parse(command.topic)
     if not command.subscription:
-        raise PulsarError(
-            "Empty subscription name", ServerError.ProducerBusy
-        )  # Pulsar's for a name that cannot be
+        # Pulsar's number for a name that cannot be.
+        raise PulsarError("Empty subscription name", ServerError.ProducerBusy)
     if connection.access is not None and not connection.access.consumes(name.topic, command.subscription):
         raise NotAuthorized.client("subscribe", name.topic)
     if await services.topics.known(name) is None and not command.force_topic_creation:
