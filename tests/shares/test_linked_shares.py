@@ -95,6 +95,7 @@ def test_workers_of_both_kinds_and_the_broker_are_killed_and_every_record_is_don
     crew += [Worker(*kafka), Worker(*pulsar)]
     broken = time.monotonic()
     broker.kill()
+    killed = len(done())
     broker = linked_broker(
         start_broker, tmp_path / "data", kafka=address, pulsar=url.removeprefix("pulsar://")
     )
@@ -106,6 +107,7 @@ def test_workers_of_both_kinds_and_the_broker_are_killed_and_every_record_is_don
         if worker.killed is None:
             worker.end()
     sent += RECORDS + RECORDS // 4
+    assert killed < sent, "there was nothing left to do"
     had = {number for worker in crew for _, numbers in worker.got for number in numbers}
     missing = sorted(set(range(sent)) - had)
     assert not missing, (len(missing), missing[0], missing[-1])

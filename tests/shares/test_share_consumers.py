@@ -163,6 +163,7 @@ def test_members_and_the_broker_are_killed_and_every_record_is_acknowledged(
     crew[0].kill()
     crew.append(Worker(address, "crew", "work"))
     broker.kill()
+    killed = len(done())
     broker = start_broker(tmp_path / "data", *QUICK, kafka=address)
     records = RECORDS + RECORDS // 4  # however fast they were, there is something left to do
     produce(address, "work", range(RECORDS, records))
@@ -170,6 +171,7 @@ def test_members_and_the_broker_are_killed_and_every_record_is_acknowledged(
     until(lambda: lag(address, "crew", "work") == 0, lambda: (lag(address, "crew", "work"), len(done())))
     for worker in crew[1:]:
         worker.end()
+    assert killed < records, "there was nothing left to do"
     told = done()
     had = {number for worker in crew for _, numbers in worker.got for number in numbers}
     assert had == set(range(records))
