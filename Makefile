@@ -12,7 +12,7 @@ SOURCES := src tests tools examples benchmarks compat
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo cluster-demo test fast lint types format docs codec mutants bench compat pins clean
+.PHONY: help install demo cluster-demo test fast check lint types format docs codec mutants bench compat pins release clean
 
 help: ## explain the targets
 	@printf '\n  Magnetar: Kafka clients, Pulsar'"'"'s storage model, Spark on the same ledgers.\n\n'
@@ -32,11 +32,14 @@ cluster-demo: .venv/installed ## the flights through three brokers and three boo
 	@$(BIN)/python examples/cluster/demo.py
 
 # As many random worlds again come with every run: a third of what tests do by themselves is enough for one of them.
-test: .venv/installed lint types ## the whole test suite, slow tests too (MAGNETAR_SEEDS=300: more random worlds)
+test: .venv/installed lint types ## the whole test suite in about half an hour (MAGNETAR_SEEDS=300: more random worlds)
 	@MAGNETAR_SEEDS=$${MAGNETAR_SEEDS:-100} $(PYTEST) $(WORKERS)
 
 fast: .venv/installed lint types ## the same without the slow tests, in a few minutes
 	@MAGNETAR_SEEDS=$${MAGNETAR_SEEDS:-100} MAGNETAR_FLIPS=$${MAGNETAR_FLIPS:-100} $(PYTEST) $(FAST_WORKERS) -m "not slow and not spark"
+
+check: .venv/installed ## format, lint, types, and the tests of what differs from main: about a minute
+	@$(BIN)/python -m tools.check
 
 lint: .venv/installed ## style and the import contracts
 	@$(BIN)/ruff check $(wildcard $(SOURCES))
@@ -53,6 +56,8 @@ format: .venv/installed ## put all files into the one style
 docs: .venv/installed ## write the pages that are made from the code anew
 	@$(BIN)/python tools/configuration_reference.py
 	@$(BIN)/python tools/cli_reference.py
+	@$(BIN)/python tools/rooms_sheet.py
+	@$(BIN)/python tools/types_page.py
 	@$(BIN)/python compat/report.py
 	@$(BIN)/python -m benchmarks.report
 
@@ -73,6 +78,10 @@ pins: .venv/installed ## renew constraints.txt from pyproject.toml
 	@$(BIN)/python -m pip install --quiet uv
 	@$(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
 		--no-header --no-annotate --no-emit-index-url --upgrade --quiet --output-file constraints.txt
+
+# REPOSITORY is where the tree can be browsed, SIGNING_KEY an SSH key's file. Nothing is uploaded, tagged or committed.
+release: .venv/installed ## wheel, sdist, SBOM, licences, man page, completions and notes below dist/, checked and signed
+	@$(BIN)/python -m tools.release $(if $(REPOSITORY),--repository $(REPOSITORY)) $(if $(SIGNING_KEY),--signing-key $(SIGNING_KEY))
 
 clean: ## remove .venv and what tools left behind; the demo's data stays
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -4,8 +4,8 @@
 
 ZooKeeper, three bookies and three brokers on loopback, with a stock producer of either protocol that sends a record
 each 20 ms to a topic's only partition. What is told is the time until the first record sent after the blow is
-acknowledged (kill -9 of who owns the topic), and the longest wait of a record about the time of a planned hand-over.
-The broker that was killed is started again before the next round.
+acknowledged (kill -9 of who owns the topic), and the longest wait of a record about the time of a planned hand-over and
+of an end in order (SIGTERM of the owner). The broker that ended is started again before what follows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from tests.cluster.brokers import leaders
 from tests.cluster.rest import ask
 
 KILL, HAND_OVER = "from a kill -9 to the first produce, s", "longest wait at a hand-over, s"
-BARS_S = {KILL: 3.0, HAND_OVER: 0.3}
+END = "longest wait while the owner ends in order, s"
+BARS_S = {KILL: 3.0, HAND_OVER: 0.3, END: 0.3}
 _EVERY_S = 0.02
 _TOPIC = "kept"
 
@@ -146,7 +147,7 @@ class _Topic:
 
 
 def measure(house: House, samples: Samples, rounds: int) -> None:
-    """Kill the owner, and hand over, in turn."""
+    """Kill the owner, hand over, and end the owner in order, in turn."""
     topic = _Topic(house)
     with _Kafka(house.bootstrap) as kafka, _Pulsar(house.pulsar) as pulsars:
         streams = (kafka, pulsars)
@@ -170,6 +171,13 @@ def measure(house: House, samples: Samples, rounds: int) -> None:
             for stream in streams:
                 stream.first_after(time.perf_counter())
                 samples.add(HAND_OVER, stream.name, stream.longest_since(moment - 0.5))
+            owner, moment = topic.owner(), time.perf_counter()
+            owner.end()
+            for stream in streams:
+                stream.first_after(time.perf_counter())
+                samples.add(END, stream.name, stream.longest_since(moment - 0.5))
+            owner.start()
+            time.sleep(5)
 
 
 def main() -> int:

@@ -21,7 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from magnetar.ledger.disk import RealDisk
+from magnetar.ledger.files.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.port import Flush, LedgerPolicy
 from magnetar.metadata import SqliteStore

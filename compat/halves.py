@@ -77,14 +77,25 @@ def admin(results: Mapping[str, Any]) -> str:
 
 
 def applications(results: Mapping[str, Any]) -> str:
-    """Each application, on ours and on Kafka."""
+    """Each application, on ours and on Kafka, and how it was seen to fail."""
     ours, theirs = results.get("magnetar", {}), results.get("kafka", {}).get("checks", {})
+    broken = results.get("broken", {})
     rows = [
-        [check["meaning"], _yes(check["ok"]), _yes(theirs[name]["ok"]) if name in theirs else "-"]
+        [
+            f"{check['meaning']}{_alone(check)}",
+            _yes(check["ok"]),
+            _yes(theirs[name]["ok"]) if name in theirs else "-",
+            ", ".join(how for how, seen in broken.items() if seen.get(name, {}).get("failed")) or "-",
+        ]
         for name, check in ours.get("checks", {}).items()
     ]
-    head = ["what is done and checked", "magnetar", _short("kafka")]
+    head = ["what is done and checked", "magnetar", _short("kafka"), "seen to fail on a broker that"]
     return f"Last run {when(ours)}.\n\n" + table(head, rows)
+
+
+def _alone(check: Mapping[str, Any]) -> str:
+    """When a check ran that ran by itself."""
+    return f" ({when(check)})" if "date" in check else ""
 
 
 def _short(peer: str) -> str:

@@ -11,10 +11,13 @@ import json
 import sys
 from pathlib import Path
 
+import api_versions
 import halves
+from ages import page as ages_page
 from api_tests import ALL_VERSIONS, TESTS
 from checks import CHECKS
 from halves import ELSEWHERE, PEERS, when
+from pulsar_ages import page as pulsar_ages_page
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "compatibility.md"
@@ -51,6 +54,8 @@ def page(results: dict) -> str:
     problems = failures(ours) + "".join(failures(found, f"{place}: ") for place, found in elsewhere.items())
     if problems:
         parts += ["## What fails\n", problems]
+    parts += ["## Clients of every age\n", ages_page.OPENING, ages_page.section(kept("ages"))]
+    parts += ["### Pulsar's\n", pulsar_ages_page.OPENING, pulsar_ages_page.section(kept("pulsar_ages"))]
     parts += ["## In a cluster and through a proxy\n", (HERE / "PLACES.md").read_text()]
     parts += ["## Cross tests\n", CROSS, halves.cross(kept("cross")), "## Administration\n", ADMIN]
     parts += [
@@ -65,6 +70,9 @@ def page(results: dict) -> str:
         DIFFERENCES.read_text(),
         "## APIs\n",
         apis(),
+        "## What ApiVersions answers\n",
+        API_VERSIONS,
+        versions_answered(kept("api_versions")),
     ]
     return "\n".join(parts)
 
@@ -124,8 +132,10 @@ account of what does not, and why:
 """
 
 
-APPLICATIONS = """What comes with Kafka and is built on its protocol, at work, some of it while things are killed:
-`compat/run_apps.py --magnetar`, and `--kafka` for the same on Apache Kafka.
+APPLICATIONS = """What comes with Kafka and is built on its protocol, and other people's programs, at work, most of it
+while things are killed: `compat/run_apps.py --magnetar`, and `--kafka` for the same on Apache Kafka. With
+`--broken loses` the broker loses what it had acknowledged when it is killed, with `--broken doubles` it has some of it
+twice: a check of other people's programs must fail then, and the last column has where it was seen to.
 """
 
 
@@ -203,6 +213,29 @@ def apis() -> str:
         rows.append([str(key), name, f"{first} to {last}", ours, proof])
     served = f"{len(ROUTE_BY_KEY)} of {PEERS[REFERENCE]}'s {len(rows)} APIs are served. {APIS}"
     return served + table(["key", "API", "Kafka's versions", "here", "proven by"], rows)
+
+
+API_VERSIONS = f"""Clients read more from this answer than what they may ask, so it is that of {PEERS["kafka"]} 4.4.0,
+in each version that is asked, but for these lines (`compat/api_versions.py`). Versions 0 to 2 of Produce are listed and
+end the connection, here as there. See [decision 173](decisions/0173-api-versions-as-kafka-lists-them.md).
+"""
+
+
+def versions_answered(kept: dict) -> str:
+    """How our answers differ from Kafka's, and why."""
+    rows = []
+    there = api_versions.differences(kept[REFERENCE], kept["proxy"])
+    here = api_versions.differences(kept[REFERENCE], kept[OURS])
+    for field, (theirs, ours, versions) in (here | there).items():
+        found = [spelled(each) for each in (theirs, ours if field in here else theirs, there[field][1])]
+        asked = f"{versions[0]} to {versions[-1]}"
+        rows.append([field, asked, *found, api_versions.reasons("proxy")[field]])
+    head = ["field", "versions asked", PEERS["kafka"], "here", ELSEWHERE["proxy"], "why"]
+    return table(head, rows)
+
+
+def spelled(levels: list[int] | None) -> str:
+    return "-" if levels is None else f"{levels[0]} to {levels[1]}"
 
 
 NOT_SERVED = "-"

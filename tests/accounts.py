@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from magnetar.broker.memory import Account, MemoryBudget
+from magnetar.serving.memory import Account, MemoryBudget
 
 
 def account(limit_bytes: int = 64 << 20) -> Account:

@@ -145,6 +145,7 @@ OURS = frozenset(
         "MAGNETAR_CROWD",
         "MAGNETAR_SOCKET_CONVERSATIONS",
         "MAGNETAR_REGISTRY_REQUESTS",
+        "MAGNETAR_FUZZED_RECORDS",
     }
 )
 """What speaks to tests."""

@@ -56,6 +56,7 @@ WHERE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("after", ["", AFTER], ids=["the_last", "others_follow"])
 @pytest.mark.parametrize("where", WHERE)

@@ -93,6 +93,7 @@ def test_it_has_every_file_of_the_packages(wheel: Path) -> None:
         assert files - set(archive.namelist()) == set()
 
 
+@pytest.mark.slow
 def test_only_what_it_asks_for_is_there(installed: Path) -> None:
     script = "from importlib.util import find_spec; print(*filter(find_spec, ('pyspark', 'numba', 'numpy', 'pytest')))"
     found = subprocess.run([installed / "python", "-c", script], capture_output=True, text=True, check=True)
@@ -116,6 +117,7 @@ def served(installed: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
         process.stdout.close()
 
 
+@pytest.mark.slow
 def test_it_serves_a_stock_client_and_the_commands(installed: Path, served: dict[str, str]) -> None:
     ran = subprocess.run(
         [installed / "python", "-c", _CLIENT, served["kafka"]], capture_output=True, text=True, check=False

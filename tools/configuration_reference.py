@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from magnetar.broker.kafka_dynamic_settings import WITHOUT_EFFECT
-from magnetar.broker.setting import SettingDef, definitions_of
-from magnetar.broker.settings import Settings
-from magnetar.broker.topic_config import CONFIGS, TopicConfigDef
-from magnetar.broker.values import Value, render
+from magnetar.base.setting import SettingDef, definitions_of
+from magnetar.base.values import Value, render
 from magnetar.proxy.settings import ProxySettings
+from magnetar.settings.kafka_dynamic import WITHOUT_EFFECT
+from magnetar.settings.settings import Settings
+from magnetar.topics.topic_config import CONFIGS, TopicConfigDef
 
 DECLARED = Settings().with_parts((ProxySettings,)).declared
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
@@ -26,8 +26,9 @@ Everything has a default that works. Settings come, the later the stronger, from
 2. the environment: `MAGNETAR_` and the name in capitals with underscores, as `MAGNETAR_NUM_PARTITIONS=4`
 3. `--set NAME=VALUE`, as often as needed
 
-and, for those marked *while running*, from Kafka's tools (`kafka-configs --entity-type brokers`), for one broker
+and, for those marked *while running*, from Kafka tools (`kafka-configs --entity-type brokers`), for one broker
 or for all of them. A wrong value ends the start with an error that names the setting, the value and what is allowed.
+Those marked *by listener* may be set for one Kafka listener, as `listener.name.NAME.SETTING`.
 
 Of several names for one setting in the same source, the one named first below is taken.
 """
@@ -35,8 +36,9 @@ Of several names for one setting in the same source, the one named first below i
 BROKERS_KEPT = """
 ### Changed while running, kept and shown, without effect
 
-What Kafka's brokers let operators change while they run (`kafka-configs --entity-type brokers --alter`) and what has no
-meaning here is checked as Kafka does, kept and shown. What would protect somebody is refused instead.
+Some settings that a running Kafka broker can change (`kafka-configs --entity-type brokers --alter`) have no effect
+here. They are validated as in Kafka, stored and shown. Settings that would protect a client or data are refused
+instead.
 
 | Configuration | Default | Why |
 |---|---|---|
@@ -48,7 +50,7 @@ TOPICS = """
 Set with `kafka-topics --config`, `kafka-configs --entity-type topics` or `magnetar config`. A topic that does not say
 follows its namespace's policies (`retention_policies`), then the broker's setting.
 
-[Compaction](compaction.md) tells of `cleanup.policy=compact` and what belongs to it.
+[Compaction](compaction.md) describes `cleanup.policy=compact` and its settings.
 
 | Configuration | Default | Follows | What it does |
 |---|---|---|---|
@@ -89,6 +91,8 @@ def _setting(setting: SettingDef) -> str:
         facts.append(setting.rule.demand.removeprefix("Value must be ").removeprefix("String must be "))
     if setting.dynamic:
         facts.append("*while running*")
+    if setting.by_listener:
+        facts.append("*by listener*")
     names = [("Kafka", setting.kafka), ("Pulsar, KoP", setting.pulsar)]
     told = [f"{whose}: " + ", ".join(f"`{feed.name}`" for feed in feeds) for whose, feeds in names if feeds]
     also = f"\nAlso from {'; '.join(told)}.\n" if told else ""

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.attacks import (
+    bounds,
     coordinators,
     http,
     kafka,
@@ -38,6 +39,7 @@ ATTACKS: tuple[Attack, ...] = (
     *many.ATTACKS,
     *coordinators.ATTACKS,
     *more.ATTACKS,
+    *bounds.ATTACKS,
     *pulsar.ATTACKS,
     *pulsar_rows.ATTACKS,
     *pulsar_parts.ATTACKS,

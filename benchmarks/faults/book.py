@@ -42,6 +42,8 @@ class Book:
     produced: list[Pulse] = field(default_factory=list)
     consumed: list[Pulse] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
+    last_fault: float | None = None
+    """When the last fault began."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def violate(self, what: str) -> None:

@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.faults.book import Book, Line
+from benchmarks.faults.subscriptions import Acknowledgements
 
 NUMBERS, MONEY, COPIED, LISTS, WORK = "numbers", "money", "copied", "lists", "work"
 NEWCOMERS = "newcomers"
@@ -373,10 +374,12 @@ class Subscriber(Flow):
         number: int,
         log: Path,
         seen: dict[int, Any],
+        acknowledgements: Acknowledgements,
     ) -> None:
         super().__init__(sequence.book, f"{kind} consumer {number} of {sequence.line.name}")
         self._sequence, self._pulse, self._kind, self._seen = sequence, pulse, kind, seen
         self._address, self._log = address, log
+        self._acknowledgements = acknowledgements
 
     def flow(self) -> None:
         client = pulsar_client(self._address, self._log)
@@ -401,8 +404,11 @@ class Subscriber(Flow):
             except pulsar.Timeout:
                 continue
             self._take(message, name)
+            number = int(message.data())
+            self._acknowledgements.deliver(number)
             try:
                 consumer.acknowledge(message)
+                self._acknowledgements.acknowledge(number)
             except pulsar.PulsarException as error:  # it is connecting, and will be given it again
                 self.book.tell(self.name, error)
         client.close()

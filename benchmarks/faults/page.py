@@ -11,6 +11,7 @@ from typing import Any
 from benchmarks.faults.faults import FAULTS
 from benchmarks.faults.flows import NEWCOMERS
 from benchmarks.faults.run import STANDSTILL_S
+from benchmarks.faults.subscriptions import CERTAIN_S
 from benchmarks.faults.work import IN_FLIGHT_S
 
 RESULTS = Path(__file__).with_name("results.json")
@@ -32,6 +33,7 @@ def text(kept: dict[str, Any]) -> str:
         note=f" {kept['note']}" if "note" in kept else "",
         standstill=STANDSTILL_S,
         in_flight=IN_FLIGHT_S,
+        subscriptions=_subscriptions(kept["records"]),
         session=kept["session_ms"] / 1000,
         load=kept["load"],
         came_out=_came_out(kept),
@@ -47,12 +49,12 @@ def _came_out(kept: dict[str, Any]) -> str:
     money, messages = records["transactions"], records["of Pulsar's producers"]
     violations = "\n".join(f"- {each}" for each in kept["violations"][:20])
     return (
-        f"## What came out\n\nIn {kept['seconds'] / 60:.0f} minutes and {len(kept['faults'])} faults: "
+        f"## Results\n\nIn {kept['seconds'] / 60:.0f} minutes and {len(kept['faults'])} faults: "
         f"{records['idempotent']:,} records of the idempotent producer, "
         f"{sum(money.values()):,} transactions of {records['of each transaction']} records "
         f"({money['committed']:,} committed, {money['aborted']:,} aborted, "
-        f"{money['either']:,} whose producer was not told), "
-        f"{records['copied exactly once']:,} records copied, {messages:,} messages of Pulsar's "
+        f"{money['either']:,} without an answer to their producer), "
+        f"{records['copied exactly once']:,} records copied, {messages:,} messages of Pulsar "
         f"producers{_more(records)}. **{count or 'None'}** lost, doubled, out of order, aborted and yet read, or not "
         f"acknowledged in the end.\n\n{violations}{chr(10) * 2 if violations else ''}"
     )
@@ -75,9 +77,19 @@ def _more(records: dict[str, Any]) -> str:
     lists, shares = records["lists"], records["share group"]
     return (
         f", {lists['values']:,} values in lists from {lists.get('committed', 0):,} transactions "
-        f"({lists.get('aborted', 0):,} more were aborted, and of {lists.get('either', 0):,} the writer was not told or "
-        f"was killed), {shares['acknowledged']:,} of {shares['sent']:,} records acknowledged by a share group "
-        f"(of the rest nobody was told; {shares['came again in flight']:,} came again in flight)"
+        f"({lists.get('aborted', 0):,} more were aborted, and {lists.get('either', 0):,} ended without an "
+        f"answer to the writer), {shares['acknowledged']:,} of {shares['sent']:,} records acknowledged by a share "
+        f"group (the rest got no answer; {shares['came again in flight']:,} came again in flight)"
+    )
+
+
+def _subscriptions(records: dict[str, Any]) -> str:
+    """Return what is looked at of redelivery, which was not in older runs."""
+    if "came again to subscriptions" not in records:
+        return ""
+    return (
+        f"; messages that were acknowledged {CERTAIN_S:g} s before a fault are not redelivered "
+        f"({records['came again to subscriptions']:,} that were acknowledged later were)"
     )
 
 
@@ -105,9 +117,9 @@ def _worst(fault: dict[str, Any], key: str, wanted: Callable[[str], bool]) -> fl
 _COLUMNS: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
     ("Kafka produces again", "produced_again_s", _kafka),
     ("Pulsar produces again", "produced_again_s", _pulsar),
-    ("Pulsar's transactions go on", "produced_again_s", _named("lists by Pulsar's appender")),
-    ("Kafka's group reads again", "consumed_again_s", _kafka_reads),
-    ("a new group of Kafka's begins to read", "consumed_again_s", _named(NEWCOMERS)),
+    ("Pulsar transactions continue", "produced_again_s", _named("lists by Pulsar's appender")),
+    ("a Kafka group reads again", "consumed_again_s", _kafka_reads),
+    ("a new Kafka group starts to read", "consumed_again_s", _named(NEWCOMERS)),
     ("Pulsar reads again", "consumed_again_s", _pulsar),
     ("a share group acknowledges again", "consumed_again_s", _named("share group")),
 )
@@ -122,8 +134,8 @@ def _both(seconds: Iterable[float]) -> str:
 
 def _table(faults: list[dict[str, Any]]) -> str:
     rows = [
-        "## What each cost\n\nSeconds of the longest silence of the worst of all streams, from before the fault until "
-        "after it: median / longest. A transaction comes each 0.4 s, other records each 0.1 s.\n\n"
+        "## Cost of each fault\n\nSeconds of the longest silence of the worst of all streams, from before the fault "
+        "until after it: median / longest. A transaction comes each 0.4 s, other records each 0.1 s.\n\n"
         f"| fault | times | {' | '.join(title for title, _, _ in _COLUMNS)} |\n"
         f"|---|---:|{'---:|' * len(_COLUMNS)}\n"
     ]
@@ -163,8 +175,8 @@ def _told(kept: dict[str, Any]) -> str:
     if not kept["told"]:
         return ""
     rows = [
-        "## What clients were told\n\nBy their libraries, beyond what those mend by themselves; in all of the run.\n\n"
-        "| client | what | times |\n|---|---|---:|\n"
+        "## Errors seen by clients\n\nErrors that client libraries passed on, in the whole run.\n\n"
+        "| client | error | times |\n|---|---|---:|\n"
     ]
     for told, count in kept["told"].items():
         who, _, what = told.partition(": ")
@@ -173,13 +185,13 @@ def _told(kept: dict[str, Any]) -> str:
 
 
 _HUNG = """
-Where the copier "hung", librdkafka waited for good for a group's coordinator that had gone (its issues 5456 and 5511),
-and another copier of the same name began after 15 s, as whoever supervises a process would have it; the first is then
+Where the copier "hung", librdkafka waited for ever for a group coordinator that was gone (its issues 5456 and 5511),
+and another copier of the same name started after 15 s, as a supervisor would do; the first is then
 fenced.
 
 """
 
 
 def write() -> None:
-    """Write the page anew."""
+    """Write the page."""
     PAGE.write_text(text(json.loads(RESULTS.read_text())))

@@ -47,6 +47,7 @@ from benchmarks.faults.flows import (
     read_all,
 )
 from benchmarks.faults.house import SESSION_MS, House
+from benchmarks.faults.subscriptions import Acknowledgements
 from benchmarks.faults.work import IN_FLIGHT_S, Crew, Work
 from tests.transactions.copying import Copier
 
@@ -150,13 +151,24 @@ class Run:
             self._crew,
         ]
         self._seen: list[dict[int, Any]] = []
+        self._acknowledgements: list[Acknowledgements] = []
         for sequence in self._sequences:
             self._seen.append({})
             for kind in (pulsar.ConsumerType.Shared, pulsar.ConsumerType.Failover):
                 pulse = book.consuming(f"{sequence.line.name}, {kind.name}")
+                self._acknowledgements.append(Acknowledgements(pulse.name, book))
                 for number in (1, 2):
                     self._readers.append(
-                        Subscriber(house.pulsar, sequence, pulse, kind, number, log, self._seen[-1])
+                        Subscriber(
+                            house.pulsar,
+                            sequence,
+                            pulse,
+                            kind,
+                            number,
+                            log,
+                            self._seen[-1],
+                            self._acknowledgements[-1],
+                        )
                     )
         self._copiers = [Copier(servers, NUMBERS, COPIED, 1)]
         self._copying = book.consuming("copied in transactions")
@@ -216,6 +228,7 @@ class Run:
             each.begin()
         at = time.monotonic() - began
         said = sum(book.told.values())
+        book.last_fault = time.monotonic()
         try:
             whom = fault.act(self._house, dice)
         except OSError as error:  # the admin REST, of a broker that is just not able
@@ -383,6 +396,7 @@ class Run:
                     "acknowledged": len(self._crew.shares.acknowledged),
                     "came again in flight": self._crew.shares.came_late,
                 },
+                "came again to subscriptions": sum(each.came_again for each in self._acknowledgements),
                 "of Pulsar's producers": sum(len(each.line.acknowledged) for each in self._sequences),
             },
         }

@@ -7,7 +7,7 @@ import subprocess
 
 from benchmarks.peers.jars import java
 from benchmarks.peers.server import Server, free_port
-from magnetar.broker.identity import new_id
+from magnetar.topics.identity import new_id
 
 # Heap and collector as kafka-server-start.sh sets them.
 _HEAP = ("-Xmx1G", "-Xms1G")

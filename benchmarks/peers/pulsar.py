@@ -14,12 +14,11 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchmarks.peers.server import Server, free_port
+from benchmarks.peers.server import PATIENCE_S, Server, free_port
 
 PULSAR_VERSION = "4.0.8"
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
 _ARTIFACT = f"org.apache.pulsar:pulsar-server-distribution:{PULSAR_VERSION}:tar.gz:bin"
-_LISTENS_AFTER_S = 120
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy knows nothing of loopback
 
 
@@ -98,7 +97,7 @@ class Pulsar(Server):
         """Start the process and wait until it has made the default namespace: before that it refuses topics."""
         self.launch()
         url = f"http://{self.http_address}{self.ready_path}"
-        end = time.perf_counter() + _LISTENS_AFTER_S
+        end = time.perf_counter() + PATIENCE_S
         while time.perf_counter() < end:
             assert self._process is not None
             if self._process.poll() is not None:

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks.peers.pulsar import Pulsar
 from benchmarks.peers.server import free_port
 from examples.cluster.servers import Broker, Proxy
-from magnetar.broker.setting_sources import read_properties
+from magnetar.node.setting_sources import read_properties
 
 _OPENER = build_opener(ProxyHandler({}))
 PATIENCE_S = 60

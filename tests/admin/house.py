@@ -10,22 +10,22 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from magnetar.admin.live import LiveBroker
-from magnetar.broker.core import Broker
-from magnetar.broker.duties import Duties
-from magnetar.broker.node_settings import NodeSettings
-from magnetar.broker.settings import Settings
-from magnetar.kafka.coordinators.caller import Caller
+from magnetar.coordination.caller import Caller
 from magnetar.kafka.coordinators.facts import Committer, OffsetCommit
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.partitions.partition import Partition, PreparedBatch
 from magnetar.kafka.services import KafkaServices
-from magnetar.ledger.disk import File, JournalFile, RealDisk, RealFile, RealJournalFile
+from magnetar.ledger.files.disk import File, JournalFile, RealDisk, RealFile, RealJournalFile
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.port import wall_clock_ms
 from magnetar.metadata import SqliteStore
+from magnetar.node.broker import Broker
+from magnetar.node.duties import Duties
 from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.records.check import check_batch
 from magnetar.records.compression import Buffer
+from magnetar.settings.node import NodeSettings
+from magnetar.settings.settings import Settings
 from magnetar.wire.kafka.messages.consumer_protocol_assignment import (
     ConsumerProtocolAssignment,
     TopicPartition,

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from magnetar.admin.cluster_doctor import Expected, Severity, diagnose
-from magnetar.admin.cluster_state import (
+from magnetar.cli.app import run_app
+from magnetar.doctor.cluster_doctor import Expected, Severity, diagnose
+from magnetar.doctor.cluster_state import (
     BookieLine,
     BrokerLine,
     BundleLine,
@@ -17,7 +18,6 @@ from magnetar.admin.cluster_state import (
     EndpointLine,
     ZooKeeperLine,
 )
-from magnetar.cli.app import run_app
 
 
 def broker(number: int, **other: object) -> BrokerLine:

@@ -10,7 +10,7 @@ import pytest
 
 from magnetar.admin.compaction import TopicCompaction
 from magnetar.admin.errors import Declined, NotThere
-from magnetar.ledger.files.layout import FRAME_BYTES, HEADER_BYTES, ledger_path
+from magnetar.ledger.formats.layout import FRAME_BYTES, HEADER_BYTES, ledger_path
 from tests.admin.house import House
 
 

@@ -11,13 +11,13 @@ import pytest
 
 from magnetar.admin.address import SOCKET
 from magnetar.admin.client import ask
-from magnetar.admin.data_directory import DataDirectory
 from magnetar.admin.errors import AdminError, NotThere, Unreachable
 from magnetar.admin.explain import PREVIEW, Explained, preview
 from magnetar.admin.plain import plain, restore
 from magnetar.admin.questions import answer
 from magnetar.admin.server import MAX_BYTES, AdminServer
-from magnetar.ledger.files.layout import FRAME_BYTES, ledger_path
+from magnetar.doctor.data_directory import DataDirectory
+from magnetar.ledger.formats.layout import FRAME_BYTES, ledger_path
 from magnetar.records.batch import Header, PlainRecord, encode_batch
 from magnetar.records.compression import Codec
 from magnetar.records.pulsar_entries import open_send

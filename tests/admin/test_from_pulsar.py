@@ -10,22 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.admin.cluster_doctor import Severity
-from magnetar.admin.from_pulsar import PulsarCluster, Takeover
-from magnetar.admin.pulsar_schema_ledgers import (
+from magnetar.doctor.cluster_doctor import Severity
+from magnetar.ledger.errors import LedgerCorrupt
+from magnetar.ledger.formats.cursor_info import CursorInfo, encode_cursor
+from magnetar.ledger.formats.info import ManagedLedgerInfo, encode_info
+from magnetar.ledger.formats.protobuf import message, number
+from magnetar.ledger.values import Position
+from magnetar.metadata import ANY, MemoryStore, Put, Stored
+from magnetar.metadata.errors import MetadataUnavailable
+from magnetar.migrate.from_pulsar import PulsarCluster, Takeover
+from magnetar.migrate.pulsar_schema_ledgers import (
     SchemaPlace,
     decode_locator,
     decode_schema,
     encode_locator,
     encode_schema,
 )
-from magnetar.ledger.cursor_info import CursorInfo, encode_cursor
-from magnetar.ledger.errors import LedgerCorrupt
-from magnetar.ledger.info import ManagedLedgerInfo, encode_info
-from magnetar.ledger.protobuf import message, number
-from magnetar.ledger.values import Position
-from magnetar.metadata import ANY, MemoryStore, Put, Stored
-from magnetar.metadata.errors import MetadataUnavailable
 from magnetar.pulsar.schemas import SchemaVersion
 
 LEDGERS = "/managed-ledgers/public/default/persistent"

@@ -11,13 +11,12 @@ from typing import Any
 import fastavro
 import pytest
 
-from magnetar.admin.kop_groups import KopGroups, KopTransactions
-from magnetar.admin.pulsar_messages import KeyedMessage, message_of_raw, messages_in
-from magnetar.admin.pulsar_topic_policies import ChangeEvents, own_policies
-from magnetar.broker.names import TopicName
 from magnetar.kafka.coordinators.facts import Committed, offset_fact, read_fact
 from magnetar.kafka.transactions.facts import transaction_fact
 from magnetar.kafka.transactions.metadata import State, TransactionMetadata
+from magnetar.migrate.kop_groups import KopGroups, KopTransactions
+from magnetar.migrate.pulsar_messages import KeyedMessage, message_of_raw, messages_in
+from magnetar.migrate.pulsar_topic_policies import ChangeEvents, own_policies
 from magnetar.records.batch import TRANSACTIONAL, PlainRecord, encode_batch
 from magnetar.records.control import marker_batch
 from magnetar.records.entry import broker_entry_head, kafka_message_head
@@ -25,6 +24,7 @@ from magnetar.records.errors import EntryCorrupt, RecordsError
 from magnetar.records.pulsar_metadata import MessageMetadata, encode_metadata
 from magnetar.records.pulsar_plain import framed_message
 from magnetar.records.pulsar_transactions import ABORT_MARKER, COMMIT_MARKER
+from magnetar.topics.names import TopicName
 
 POLICIES = [("maxProducerPerTopic", "int"), ("messageTTLInSeconds", "int"), ("isGlobal", "boolean")]
 

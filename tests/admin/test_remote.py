@@ -51,6 +51,7 @@ def told(*words: str, **environment: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -134,6 +135,7 @@ def test_every_question_has_a_rule_or_is_for_this_machine_alone() -> None:
     assert QUESTIONS.keys() - rights.RULES.keys() == {"reserve-ledgers", "adopt-ledgers"}
 
 
+@pytest.mark.slow
 def test_rights_count_and_the_command_config_says_who_asks(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     certificate, key = authority.sign("localhost")
@@ -190,6 +192,7 @@ def test_who_proves_nothing_learns_nothing(tmp_path: Path) -> None:
         Remote(url(broker)).ask("why-group", group="g")
 
 
+@pytest.mark.slow
 def test_every_http_port_tells_figures_health_and_readiness(tmp_path: Path) -> None:
     registry = ("--set", "schema.registry.listeners=http://127.0.0.1:0")
     with BrokerProcess(tmp_path / "data", *HTTP, *registry) as broker:

@@ -52,7 +52,8 @@ def test_names_are_kept(kind: type) -> None:
 
 def test_reasons_are_kept() -> None:
     promised = (
-        "no-topic no-partition damaged disk-full disk-failed fenced flush-slow never-written "
+        "no-topic no-partition damaged disk-full disk-failed fenced flush-slow unreadable "
+        "tiered-storage-failed never-written "
         "emptied idle moving coordinator-loading no-group no-members waits-for-join waits-for-sync "
         "overtaken-by-retention ahead-of-log member-silent unassigned not-committing caught-up"
     )

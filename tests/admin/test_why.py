@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from magnetar.admin.reasons import Reason
-from magnetar.broker.ownership import NotOwned, Owned
-from magnetar.broker.topic import Topic
+from magnetar.admin.why_partition import FailedRead, PartitionFacts, why_partition
+from magnetar.cluster.ownership import NotOwned, Owned
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.ledger.errors import LedgerError, LedgerFenced, StorageFailed, StorageFull
-from magnetar.ledger.files.layout import ledger_path
-from magnetar.ledger.info import path_of
+from magnetar.ledger.formats.info import path_of
+from magnetar.ledger.formats.layout import ledger_path
+from magnetar.topics.topic import Topic
 from tests.admin.house import House
 
 _MINUTE_MS = 60_000
@@ -162,6 +163,33 @@ class TestPartitions:
             assert why.reason is Reason.DAMAGED
             assert ledger_path(root, ledger_id).name in why.says
             assert "ledger verify" in why.next_step
+
+    async def test_a_read_that_fails(self, house: House) -> None:
+        partition = await house.topic()
+        for _ in range(3):
+            await house.produce(partition)
+        damage(house.root, partition.log.ledgers()[0].ledger_id)
+        with pytest.raises(LedgerError):
+            await partition.read(0, 1 << 20)
+        unread = partition.unread
+        assert unread is not None
+        assert (unread.offset, unread.kind, unread.in_tier) == (0, "LedgerCorrupt", False)
+        damage(house.root, partition.log.ledgers()[0].ledger_id)  # the same bit once more: it is well again
+        await partition.read(0, 1 << 20)
+        assert partition.unread is None
+
+    @pytest.mark.parametrize(("in_tier", "reason"), [(True, Reason.TIER_FAILED), (False, Reason.UNREADABLE)])
+    def test_what_could_not_be_read(self, in_tier: bool, reason: Reason) -> None:
+        facts = PartitionFacts(
+            "t", 0, 20_000, 1, first_offset=5, next_offset=90, visible_offset=90, last_append_ms=19_000,
+            unread=FailedRead(8_000, 7, "the store is down", in_tier=in_tier),
+        )  # fmt: skip
+        why = why_partition(facts)
+        assert why.reason is reason
+        assert why.says == "offset 7 could not be read 12 s ago: the store is down"
+        assert why_partition(replace(facts, first_offset=8)).reason is Reason.MOVING, (
+            "it is not kept any more"
+        )
 
 
 class TestWhatOtherBrokersHave:

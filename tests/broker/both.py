@@ -8,21 +8,21 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from magnetar.broker.core import Broker
-from magnetar.broker.duties import Duties
-from magnetar.broker.handlers import ProtocolHandler
-from magnetar.broker.ownership import Ownership
-from magnetar.broker.settings import Settings
+from magnetar.cluster.ownership import Ownership
 from magnetar.kafka.connection import KafkaConnection
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.listeners import parse_listeners
 from magnetar.ledger.memory import MemoryEngine
 from magnetar.ledger.port import LedgerEngine
 from magnetar.metadata import MemoryStore, MetadataStore
+from magnetar.node.broker import Broker
+from magnetar.node.duties import Duties
+from magnetar.node.handlers import ProtocolHandler
 from magnetar.pulsar.handler import PulsarProtocolHandler
 from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.records.compression import Buffer
 from magnetar.schema_registry.handler import SchemaRegistryHandler
+from magnetar.settings.settings import Settings
 from magnetar.wire.kafka.frames import KafkaFrameReader
 from magnetar.wire.kafka.header import decode_response_header
 from magnetar.wire.kafka.message import Message

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.broker.adoption import adopt, reserve
-from magnetar.broker.core import Broker, NewTopic
-from magnetar.broker.settings import Settings
-from magnetar.ledger.disk import RealDisk
+from magnetar.ledger.files.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
-from magnetar.ledger.files.layout import HEADER_BYTES, encode_header, ledger_path
+from magnetar.ledger.formats.layout import HEADER_BYTES, encode_header, ledger_path
 from magnetar.ledger.port import LedgerSummary
 from magnetar.metadata import MAX_COMMIT_BYTES, MemoryStore, MetadataUnavailable, Op
+from magnetar.node.adoption import adopt, reserve
+from magnetar.node.broker import Broker, NewTopic
+from magnetar.settings.settings import Settings
 
 PARTITIONS = 2500
 NAME = "n" * 200
@@ -38,6 +38,7 @@ class CountingStore(MemoryStore):
         return await super().commit(ops)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stops", [False, True])
 async def test_very_many_partitions_are_adopted_and_nothing_of_them_is_lost(
     tmp_path: Path, stops: bool

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.broker import background as module
-from magnetar.broker.address_file import ADDRESS_FILE
-from magnetar.broker.background import Background, end_all
-from magnetar.broker.compaction_monitor import CompactionMonitor
-from magnetar.broker.errors import TopicNotFound
-from magnetar.broker.node_settings import NodeSettings
-from magnetar.broker.process_figures import background_figures
-from magnetar.broker.service import BrokerService
-from magnetar.broker.settings import Settings
+from magnetar.base import background as module
+from magnetar.base.background import Background, end_all
+from magnetar.base.errors import TopicNotFound
 from magnetar.kafka.settings import KafkaSettings
+from magnetar.node.address_file import ADDRESS_FILE
+from magnetar.node.compaction_monitor import CompactionMonitor
+from magnetar.node.process_figures import background_figures
+from magnetar.node.service import BrokerService
+from magnetar.settings.node import NodeSettings
+from magnetar.settings.settings import Settings
 
 
 @pytest.fixture

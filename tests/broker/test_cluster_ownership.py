@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.cluster_ownership import BrokerIdTaken, ClusterOwnership
-from magnetar.broker.ownership import HASHES, Bundle, NotOwned
+from magnetar.cluster.cluster_ownership import BrokerIdTaken, ClusterOwnership
+from magnetar.cluster.ownership import HASHES, Bundle, NotOwned
 from magnetar.metadata import MUST_NOT_EXIST, Delete, MetadataUncertain, Op, Put
 from magnetar.metadata.memory import MemoryStore, MemoryTree
 
@@ -37,7 +37,7 @@ async def brokers() -> AsyncIterator[list[ClusterOwnership]]:
 
 
 def _endpoint(number: int) -> object:
-    from magnetar.broker.listeners import Endpoint
+    from magnetar.serving.listeners import Endpoint
 
     return Endpoint("127.0.0.1", 8000 + number)
 

@@ -7,12 +7,20 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from magnetar.broker import collector
-from magnetar.broker.collector import LATEST_THAW_S, MANY_OBJECTS, THAW_EVERY_S, Collector, uncollected
+from magnetar.base import collector
+from magnetar.base.collector import (
+    LATEST_THAW_S,
+    MANY_OBJECTS,
+    THAW_EVERY_S,
+    Collector,
+    fleeting,
+    uncollected,
+)
 from magnetar.cli.limits import SWITCH_SECONDS
 
 
@@ -57,6 +65,35 @@ def test_what_took_too_long_to_look_through_is_looked_through_once(
     assert len(gc.get_objects()) < 1000
 
 
+@pytest.mark.parametrize("is_fleeting", [False, True])
+def test_what_goes_again_soon_is_not_frozen(
+    made: Collector, monkeypatch: pytest.MonkeyPatch, is_fleeting: bool
+) -> None:
+    """Ten thousand logs that were opened for a marker each left 90 MB for an hour."""
+    monkeypatch.setattr(collector, "MAX_SECONDS", 0.0)
+    monkeypatch.setattr(collector, "MAX_FLEETING_SECONDS", 60.0)
+    with fleeting() if is_fleeting else nullcontext():
+        ring = Ring()
+        gone = weakref.ref(ring)
+        gc.collect()
+        del ring
+    gc.collect()
+    assert (gone() is None) is is_fleeting
+    kept = [Ring()]
+    gc.collect()
+    assert gc.get_freeze_count() > 0, "afterwards as before"
+    del kept
+
+
+def test_not_even_then_may_a_collection_take_long(made: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collector, "MAX_FLEETING_SECONDS", 0.0)
+    before = gc.get_freeze_count()
+    with fleeting():
+        kept = [[] for _ in range(10_000)]
+        gc.collect()
+    assert gc.get_freeze_count() >= before + len(kept)
+
+
 def test_full_collections_have_little_to_look_through(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the first one on, though start-up, of which Python waits for a quarter more, made very much."""
     monkeypatch.setattr(collector, "MAX_SECONDS", 0.0)
@@ -79,6 +116,7 @@ def test_full_collections_have_little_to_look_through(clock: Clock, monkeypatch:
     del kept, old
 
 
+@pytest.mark.slow
 def test_what_is_soon_looked_through_is_not_frozen(made: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collector, "MAX_SECONDS", 3600.0)
     before = gc.get_freeze_count()
@@ -88,6 +126,7 @@ def test_what_is_soon_looked_through_is_not_frozen(made: Collector, monkeypatch:
     del kept
 
 
+@pytest.mark.slow
 def test_rows_that_outlive_their_request_are_not_looked_through(made: Collector) -> None:
     looked: list[int] = []
     gc.callbacks.append(lambda phase, about: looked.append(gc.get_count()[0]) if phase == "start" else None)
@@ -141,6 +180,7 @@ async def test_a_broker_that_is_never_quiet_thaws_once_a_day(made: Collector, cl
     assert ring() is None
 
 
+@pytest.mark.slow
 async def test_nothing_is_thawed_where_nothing_was_frozen(made: Collector, clock: Clock) -> None:
     clock.now = 10 * THAW_EVERY_S
     collections = gc.get_stats()[2]["collections"]

@@ -8,24 +8,25 @@ from collections.abc import Iterator
 
 import pytest
 
-from magnetar.broker.core import Broker, NewTopic
-from magnetar.broker.effective import ConfigSource
-from magnetar.broker.errors import (
+from magnetar.base.errors import (
     BrokerError,
     InvalidConfig,
     InvalidPartitions,
     InvalidPolicy,
     InvalidTopic,
     NamespaceNotFound,
+    TooManyPartitions,
     TopicExists,
     TopicNotFound,
 )
-from magnetar.broker.names import CONSUMER_OFFSETS, TopicName
-from magnetar.broker.settings import Settings
-from magnetar.broker.topic import Topic
-from magnetar.broker.topic_config import CONFIGS
 from magnetar.ledger.port import Flush
 from magnetar.metadata import MemoryStore, Stored
+from magnetar.node.broker import Broker, NewTopic
+from magnetar.settings.settings import Settings
+from magnetar.topics.effective import ConfigSource
+from magnetar.topics.names import CONSUMER_OFFSETS, TopicName
+from magnetar.topics.topic import MAX_NEW_PARTITIONS, Topic
+from magnetar.topics.topic_config import CONFIGS
 from tests.broker.engine import NoLedgers
 
 
@@ -135,6 +136,24 @@ async def test_topics_made_together_fail_each_for_itself() -> None:
     assert isinstance(made[0], Topic)
     assert isinstance(made[1], TopicExists)
     assert isinstance(made[2], BrokerError)
+
+
+async def test_topics_made_together_have_no_more_partitions_than_one_request_may_make() -> None:
+    broker = await started()
+    most = NewTopic(TopicName("public", "default", "most"), MAX_NEW_PARTITIONS)
+    one = NewTopic(TopicName("public", "default", "one"))
+    for wanted in (
+        [most, one],
+        [most._replace(partitions=2**31 - 1)],
+        [most._replace(partitions=-5), most, one],
+    ):
+        with pytest.raises(TooManyPartitions):
+            await broker.create_topics(wanted)
+    assert list(broker.topics()) == []
+    assert [type(made) for made in await broker.create_topics([most])] == [Topic]
+    with pytest.raises(TooManyPartitions):
+        await broker.grow_topic("most", 2 * MAX_NEW_PARTITIONS + 1)
+    assert broker.topic("most").partitions == MAX_NEW_PARTITIONS
 
 
 async def test_a_topic_only_grows() -> None:

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from magnetar.broker.descriptors import AGAIN_AFTER_S, DescriptorWatch, take_one
+from magnetar.base.descriptors import AGAIN_AFTER_S, DescriptorWatch, take_one
 
 
 async def test_it_says_so_once_a_minute_and_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from magnetar.broker import slices
-from magnetar.broker.cleaner import Cleaner
-from magnetar.broker.core import Broker
-from magnetar.broker.open_logs import OpenLog, Reason
+from magnetar.base import slices
+from magnetar.logs.open_logs import OpenLog, Reason
+from magnetar.node.broker import Broker
+from magnetar.node.cleaner import Cleaner
 from tests.admin.house import House
 
 TOPICS = 30

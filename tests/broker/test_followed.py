@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from magnetar.broker.errors import TopicExists
-from magnetar.broker.topic import Topic
+from magnetar.base.errors import TopicExists
 from magnetar.ledger.errors import LedgerError
-from magnetar.metadata import ANY, MemoryStore
-from magnetar.metadata.ops import Put
+from magnetar.metadata import (
+    ANY,
+    MemoryStore,
+    MetadataError,
+    MetadataFull,
+    MetadataUnavailable,
+    MetadataUncertain,
+)
+from magnetar.metadata.ops import Op, Put
+from magnetar.node.broker import NewTopic
+from magnetar.topics.topic import Topic
+from magnetar.wire.kafka.errors import ErrorCode
+from tests.broker.both import both
 from tests.broker.engine import NoLedgers
 from tests.broker.test_core import started
+from tests.ownership.moving import OTHER, MovingOwnership
 from tests.pulsar.inside import inside
 from tests.turns import until
 
@@ -166,3 +177,62 @@ async def test_non_persistent_topics_of_another_broker_are_found_and_go() -> Non
         await fleeting.delete(topic)
         assert await store.get(path) is None
         assert not fleeting.partitioned("public/default")
+
+
+class FarAway(MemoryStore):
+    """A store whose answers are lost: before the commit is done, or after it."""
+
+    comes_back = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fails: list[type[MetadataError]] = []
+
+    async def commit(self, ops: Sequence[Op]) -> list[int]:
+        if self.fails and any("/partitioned-topics/" in op.path for op in ops):
+            kind = self.fails.pop()
+            if kind is MetadataUncertain:
+                await super().commit(ops)
+            raise kind("the answer did not come")
+        return await super().commit(ops)
+
+
+@pytest.mark.parametrize("kind", [MetadataUnavailable, MetadataUncertain])
+async def test_a_topic_is_made_although_the_answer_to_its_commit_is_lost(
+    kind: type[MetadataError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("magnetar.topics.catalog._AGAIN_S", 0)
+    store = FarAway()
+    broker = await started(store)
+    await broker.create_topic("before", 1)
+    store.fails = [kind, kind]
+    made = await broker.create_topics([NewTopic(broker.naming.parse(name)) for name in ("t", "before", "u")])
+    assert [type(each) for each in made] == [Topic, TopicExists, Topic]
+    assert broker.topic("t") is made[0]
+    assert not store.fails
+
+
+async def test_a_store_that_does_not_come_back_by_itself_is_not_waited_for() -> None:
+    store = FarAway()
+    broker = await started(store)
+    for comes_back, kind in ((False, MetadataUnavailable), (True, MetadataFull)):
+        store.comes_back, store.fails = comes_back, [kind]
+        with pytest.raises(kind):
+            await broker.create_topic("t", 1)
+        assert broker.get("t") is None
+
+
+async def test_a_topic_that_another_broker_made_takes_records_before_this_one_has_heard_of_it() -> None:
+    async with both(ownership=MovingOwnership()) as house:
+        store = house.broker.store
+        house.broker.ownership.reaches(OTHER, "PLAINTEXT", "other", 9092)  # type: ignore[attr-defined]
+        other = await started(beside(store))
+        told, store.blocking.on_changed[:] = store.blocking.on_changed[:], []  # no change is heard of
+        await other.create_topic("t", 1)
+        assert house.broker.get("t") is None
+        assert (await house.kafka.produce("t", b"0")).error_code == 0
+        assert (await house.kafka.fetch("u", 0)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        await other.create_topic("u", 1)
+        assert (await house.kafka.fetch("u", 0)).error_code == 0
+        assert (await house.kafka.produce("no name", b"0")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        store.blocking.on_changed[:] = told

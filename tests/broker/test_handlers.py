@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.broker.errors import HandlerError
-from magnetar.broker.handlers import find_handlers
+from magnetar.base.errors import HandlerError
+from magnetar.node.handlers import find_handlers
 
 ECHO = """
-from magnetar.broker.handlers import ProtocolHandler
+from magnetar.node.handlers import ProtocolHandler
 
 class EchoHandler(ProtocolHandler):
     protocol_name = "echo"

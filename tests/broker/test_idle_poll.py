@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from magnetar.broker.idle_poll import IdlePoll
+from magnetar.serving.idle_poll import IdlePoll
 
 
 class Clock:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.left_open import TAKEN_AT_ONCE, LeftOpen
 from magnetar.ledger.errors import StorageFailed
+from magnetar.node.left_open import TAKEN_AT_ONCE, LeftOpen
 from tests.broker.both import both
 
 TOPICS = 3 * TAKEN_AT_ONCE

@@ -6,10 +6,10 @@ import logging
 
 import pytest
 
-from magnetar.broker.errors import InvalidConfig
-from magnetar.broker.listeners import Endpoint, Listener, warn_open
-from magnetar.broker.settings import Settings
+from magnetar.base.errors import InvalidConfig
 from magnetar.kafka.listeners import parse_listeners
+from magnetar.serving.listeners import Endpoint, Listener, warn_open
+from magnetar.settings.settings import Settings
 
 
 def listeners(

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.cluster_ownership import ClusterOwnership
-from magnetar.broker.listeners import Endpoint
-from magnetar.broker.load_placement import MARGIN, NEW_BUNDLE, OVERLOADED, BrokerScore, least_loaded
+from magnetar.cluster.cluster_ownership import ClusterOwnership
+from magnetar.cluster.load_placement import MARGIN, NEW_BUNDLE, OVERLOADED, BrokerScore, least_loaded
 from magnetar.metadata.memory import MemoryStore, MemoryTree
+from magnetar.serving.listeners import Endpoint
 
 BUNDLES = 32
 

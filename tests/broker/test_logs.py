@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from magnetar.broker.logs import Sparingly, fields, set_up
+from magnetar.base.logs import Sparingly, fields, set_up
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.long_waits import told_if_long
+from magnetar.base.long_waits import told_if_long
 
 _log = logging.getLogger("magnetar.test")
 

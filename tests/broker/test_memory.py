@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar.broker.memory import MIN_BYTES, SPARE_BYTES, Account, MemoryBudget
+from magnetar.records.framing import NARROW_BYTES, SCRATCH_BYTES
+from magnetar.serving.memory import LITTLE_BYTES, MIN_BYTES, SPARE_BYTES, Account, MemoryBudget
 
 MB = 1 << 20
 LIMIT, STRANGERS = 8 * MB, MB
@@ -39,7 +40,7 @@ class Client:
         self.left = size
         self.reads = True
         self._turns = answered_after
-        self.account = budget.account(self._resume, known=known)
+        self.account = budget.account(self._resume, known=known, missing=lambda: self.left)
 
     @property
     def done(self) -> bool:
@@ -99,7 +100,8 @@ class Steps:
         self.waiting: set[Account] = set()
 
     def open(self, known: bool) -> None:
-        account = self.budget.account(lambda: self.waiting.discard(account), known=known)
+        missing = None if len(self.accounts) % 2 else lambda: len(self.accounts) << 18
+        account = self.budget.account(lambda: self.waiting.discard(account), known=known, missing=missing)
         self.accounts.append(account)
 
     def look(self, account: Account) -> None:
@@ -162,11 +164,52 @@ def account_of(budget: MemoryBudget, *, known: bool = True) -> Account:
 
 def test_small_requests_are_heard_however_much_others_take() -> None:
     budget = MemoryBudget(LIMIT, STRANGERS, Loop().later)
-    account_of(budget).charge(LIMIT + SPARE_BYTES)
+    most = account_of(budget)
+    most.charge(LIMIT + SPARE_BYTES - MB)
     for known in (True, False):
         small = account_of(budget, known=known)
         small.charge(MIN_BYTES)
         assert small.may_take_more()
+    most.charge(MB)
+    for known in (True, False):
+        smallest = account_of(budget, known=known)
+        smallest.charge(NARROW_BYTES)
+        assert smallest.may_take_more()
+
+
+def test_who_lacks_little_waits_for_nobody_that_lacks_more() -> None:
+    budget = MemoryBudget(LIMIT, STRANGERS, Loop().later)
+    crowd = [budget.account(lambda: None, known=True, missing=lambda: 5 * MB) for _ in range(40)]
+    for each in crowd:
+        each.charge(256 << 10)
+    assert [each.may_take_more() for each in crowd].count(True) == 1
+    little = budget.account(lambda: None, known=True, missing=lambda: LITTLE_BYTES)
+    more = budget.account(lambda: None, known=True, missing=lambda: LITTLE_BYTES + 1)
+    none = budget.account(lambda: None, known=True, missing=lambda: 0)
+    stranger = budget.account(lambda: None, known=False, missing=lambda: LITTLE_BYTES)
+    for _ in range(2):
+        other = budget.account(lambda: None, known=False)
+        other.charge(256 << 10)
+        other.may_take_more()  # the first one is what is finished of strangers'
+    for each in (little, more, none, stranger):
+        each.charge(256 << 10)
+        assert each.may_take_more() is (each is little)
+    crowd[1].charge(SPARE_BYTES // 2)
+    assert not little.may_take_more()  # the other half is for the one that is finished
+
+
+def test_little_is_lent_while_memory_is_short() -> None:
+    budget = MemoryBudget(LIMIT, STRANGERS, Loop().later)
+    first, second = account_of(budget), account_of(budget)
+    first.charge(LIMIT - 1)
+    assert budget.lending.nbytes == SCRATCH_BYTES
+    second.charge(1)
+    assert budget.lending.nbytes == NARROW_BYTES
+    second.charge(-1)
+    assert budget.lending.nbytes == SCRATCH_BYTES
+    second.charge(1)
+    first.close()
+    assert budget.lending.nbytes == SCRATCH_BYTES
 
 
 def test_strangers_share_a_small_part_and_a_login_frees_it() -> None:
@@ -216,3 +259,12 @@ def test_a_charge_below_nothing_is_our_own_mistake() -> None:
     budget = MemoryBudget(LIMIT, STRANGERS, Loop().later)
     with pytest.raises(AssertionError):
         account_of(budget).charge(-1)
+
+
+def test_what_is_left_before_the_limit_is_told() -> None:
+    budget = MemoryBudget(LIMIT, STRANGERS)
+    assert budget.room_bytes == LIMIT
+    budget.held_bytes = MB
+    assert budget.room_bytes == LIMIT - MB
+    budget.held_bytes = LIMIT + 1
+    assert budget.room_bytes == 0

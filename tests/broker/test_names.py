@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.broker.errors import InvalidTopic
-from magnetar.broker.names import CONSUMER_OFFSETS, Naming, TopicName
+from magnetar.base.errors import InvalidTopic
 from magnetar.metadata.segments import decoded, encoded
+from magnetar.topics.names import CONSUMER_OFFSETS, Naming, TopicName
 
 
 @pytest.mark.parametrize("text", ["t", "public/default/t", "persistent://public/default/t"])

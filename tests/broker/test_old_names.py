@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pulsar
 import pytest
 
-from magnetar.broker.storage.old_names import mend_names
+from magnetar.logs.storage.old_names import mend_names
 from magnetar.metadata import ANY, MUST_NOT_EXIST, Delete, MemoryStore, Op, Put, SqliteStore
 from magnetar.metadata.segments import decoded, encoded
 from tests.process import BrokerProcess
@@ -113,6 +113,7 @@ async def test_what_is_another_topics_by_its_new_name_stays_that_topics() -> Non
     assert await holds(store) == before
 
 
+@pytest.mark.slow
 async def test_topics_of_an_old_directory_are_there_with_what_is_in_them(tmp_path: Path) -> None:
     data = tmp_path / "data"
     names = [f"persistent://public/default/{name}" for name in NAMES]

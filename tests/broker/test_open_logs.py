@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker import leader_epochs
-from magnetar.broker.core import Broker
-from magnetar.broker.errors import TopicNotFound
-from magnetar.broker.leader_epochs import LeaderEpochs
-from magnetar.broker.open_logs import OpenLog
+from magnetar.base.errors import TopicNotFound
 from magnetar.ledger.errors import LedgerClosed, LedgerFenced
-from magnetar.ledger.info import path_of
+from magnetar.ledger.formats.info import path_of
 from magnetar.ledger.memory import MemoryEngine
+from magnetar.logs import leader_epochs
+from magnetar.logs.leader_epochs import LeaderEpochs
+from magnetar.logs.open_logs import OpenLog
 from magnetar.metadata import MetadataUnavailable
 from magnetar.metadata.ops import ANY, Put
+from magnetar.node.broker import Broker
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand
 from tests.broker.both import Both, both
@@ -78,6 +78,34 @@ async def test_many_who_ask_at_once_get_one_log_also_if_the_first_goes_away() ->
         assert len({id(await each) for each in asking[1:]}) == 1
         with pytest.raises(TopicNotFound):
             await house.broker.open_logs.open(topic, 1)
+
+
+async def test_a_deleted_topic_is_not_opened_again_and_what_came_too_late_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    entered = leader_epochs.entered
+
+    async with both() as house:
+        topic = await house.broker.create_topic("t", 1)
+
+        async def meanwhile(*arguments: Any) -> LeaderEpochs:
+            found = await entered(*arguments)
+            await house.broker.delete_topic("t")
+            return found
+
+        with monkeypatch.context() as slow:
+            slow.setattr(leader_epochs, "entered", meanwhile)
+            with pytest.raises(TopicNotFound, match="t was deleted"):
+                await house.broker.open_logs.open(topic, 0)
+        assert house.broker.open_logs.all() == []
+        assert house.broker.engine.opened() == []
+        asked: list[int] = []
+        monkeypatch.setattr(house.broker.engine, "open", lambda *_: asked.append(1))
+        with pytest.raises(TopicNotFound, match="t was deleted"):
+            await house.broker.open_logs.open(topic, 0)
+        with pytest.raises(TopicNotFound, match="t was deleted"):
+            house.broker.open_logs.check(topic, 0)
+        assert not asked, "nothing is made for it"
 
 
 async def test_a_log_that_cannot_be_entered_is_not_left_open(monkeypatch: pytest.MonkeyPatch) -> None:

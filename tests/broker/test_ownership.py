@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.broker.leader_epochs import UNDEFINED, EpochStart, LeaderEpochs
-from magnetar.broker.names import TopicName
-from magnetar.broker.ownership import HASHES, Bundle, NotOwned, Owned, SoleOwner
-from magnetar.kafka.coordinators.caller import Caller
+from magnetar.cluster.ownership import HASHES, Bundle, NotOwned, Owned, SoleOwner
+from magnetar.coordination.caller import Caller
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.facts import Committer, OffsetCommit
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.ledger.port import LedgerPolicy, ManagedLedger
+from magnetar.logs.leader_epochs import UNDEFINED, EpochStart, LeaderEpochs
 from magnetar.pulsar.rest.app import make_app
 from magnetar.pulsar.rest.request import Address
 from magnetar.records.batch import batches
+from magnetar.topics.names import TopicName
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from magnetar.wire.kafka.messages.describe_cluster_request import DescribeClusterRequest

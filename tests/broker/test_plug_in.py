@@ -74,6 +74,7 @@ def test_it_serves_beside_kafka_and_each_its_own_clients(tmp_path: Path, brought
         assert producer.flush(60) == 0
 
 
+@pytest.mark.slow
 def test_its_settings_come_from_file_environment_and_flags(
     tmp_path: Path, brought: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,6 +93,7 @@ def test_its_settings_come_from_file_environment_and_flags(
             assert "ignored" not in broker.log.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from magnetar.broker.background import Background
-from magnetar.broker.errors import BrokerError
-from magnetar.broker.questions import Questions
+from magnetar.base.background import Background
+from magnetar.base.errors import BrokerError
+from magnetar.base.questions import Questions
 
 
 class Answering:
@@ -58,7 +58,7 @@ async def test_a_message_that_fails_is_told_to_all_in_it_and_the_next_is_sent() 
 
 @pytest.mark.parametrize("ends", ["closed", "wrong"])
 async def test_nobody_waits_for_good_whatever_the_end(ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("magnetar.broker.background.GRACE_S", 0.01)
+    monkeypatch.setattr("magnetar.base.background.GRACE_S", 0.01)
     answering, background = Answering(), Background()
 
     async def send(to: str, whats: Sequence[int]) -> list[int]:

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.broker.errors import InvalidConfig
-from magnetar.broker.kafka_setting_names import KAFKA_SETTINGS
-from magnetar.broker.setting import plain
-from magnetar.broker.setting_sources import load, read_properties
-from magnetar.broker.settings import Settings
-from magnetar.broker.values import Kind
+from magnetar.base.errors import InvalidConfig
+from magnetar.base.setting import plain
+from magnetar.base.values import Kind
 from magnetar.kafka.settings import KafkaSettings
+from magnetar.node.setting_sources import load, read_properties
 from magnetar.pulsar.settings import PulsarSettings
+from magnetar.settings.kafka_names import KAFKA_SETTINGS
+from magnetar.settings.settings import Settings
 
 SETTINGS = Settings().declared.definitions
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from magnetar.broker.settings import Settings
-from magnetar.broker.topic_config import CONFIGS
+import pytest
+
+from magnetar.settings.settings import Settings
+from magnetar.topics.topic_config import CONFIGS
 
 SETTINGS = Settings().declared.definitions
 SOURCE = Path(__file__).parents[2] / "src" / "magnetar"
@@ -33,6 +35,7 @@ def names_read() -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_a_setting_is_read_or_says_that_it_is_not() -> None:
     idle = {name for name, each in SETTINGS.items() if each.is_without_effect}
     # Topics show those for what they do not say themselves, and nothing comes of that either.

@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from magnetar.broker.errors import InvalidConfig
-from magnetar.broker.settings import Settings
-from magnetar.broker.storage.opening import open_storage
+from magnetar.base.errors import InvalidConfig
 from magnetar.ledger.memory import MemoryEngine
+from magnetar.logs.storage.opening import open_storage
 from magnetar.metadata import DirectoryInUse, MemoryStore, SqliteStore
+from magnetar.settings.settings import Settings
 from tests.process import BrokerDidNotStart, BrokerProcess
 
 PACKAGE = """
 import json
 from dataclasses import asdict, dataclass
 
-from magnetar.broker.setting import HandlerSettings, setting
-from magnetar.broker.storage.factories import MetadataStoreFactory, StorageEngineFactory
-from magnetar.broker.values import Kind, at_least
+from magnetar.base.setting import HandlerSettings, setting
+from magnetar.logs.storage.factories import MetadataStoreFactory, StorageEngineFactory
+from magnetar.base.values import Kind, at_least
 from magnetar.ledger.memory import MemoryEngine
 from magnetar.metadata import MemoryStore
 
@@ -103,6 +103,7 @@ def through(address: str, topic: str, values: list[bytes]) -> list[bytes]:
     return read
 
 
+@pytest.mark.slow
 def test_storage_of_an_installed_package_serves(tmp_path: Path, installed: None) -> None:
     texts = {
         "metadata.url": "shelf://first:1,second:2/magnetar",
@@ -126,6 +127,7 @@ def test_storage_of_an_installed_package_serves(tmp_path: Path, installed: None)
         BrokerProcess(data, *options, "--set", "shelf.write.quorum=0").__enter__()
 
 
+@pytest.mark.slow
 def test_a_broker_that_forgets_serves(tmp_path: Path) -> None:
     options = ("--set", "metadata.url=memory:", "--set", "storage.url=memory:")
     values = [b"%d" % number for number in range(1000)]

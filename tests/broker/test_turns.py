@@ -11,21 +11,22 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.core import Broker
-from magnetar.broker.settings import Settings
-from magnetar.broker.topic_settings import TopicSettings
-from magnetar.kafka import connection, pace, serving
+from magnetar.kafka import connection
 from magnetar.kafka.connection import KafkaConnection
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.handlers import produce
 from magnetar.kafka.listeners import parse_listeners
-from magnetar.ledger.disk import File, RealDisk, RealFile
+from magnetar.ledger.files.disk import File, RealDisk, RealFile
 from magnetar.ledger.files.engine import FilesEngine
-from magnetar.ledger.files.layout import ledger_path
+from magnetar.ledger.formats.layout import ledger_path
 from magnetar.ledger.port import Flush, LedgerPolicy
 from magnetar.metadata import SqliteStore
+from magnetar.node.broker import Broker
 from magnetar.records.batch import PlainRecord, batches, decode_records, encode_batch
 from magnetar.records.compression import Buffer
+from magnetar.serving import pace, serving
+from magnetar.settings.settings import Settings
+from magnetar.settings.topic import TopicSettings
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.frames import KafkaFrameReader
 from magnetar.wire.kafka.header import decode_response_header

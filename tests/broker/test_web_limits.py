@@ -12,18 +12,19 @@ import pytest
 
 from magnetar.admin.handler import AdminHandler
 from magnetar.admin.listeners import parse_web_listeners
-from magnetar.broker import exposition, web
-from magnetar.broker.auth import Access
-from magnetar.broker.core import Broker
-from magnetar.broker.settings import Settings
-from magnetar.broker.web_server import WebServer
+from magnetar.auth import Access
+from magnetar.figures import exposition
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.listeners import parse_listeners
 from magnetar.ledger.memory import MemoryEngine
 from magnetar.metadata import MemoryStore
+from magnetar.node.broker import Broker
 from magnetar.pulsar.handler import PulsarProtocolHandler
 from magnetar.pulsar.listeners import parse_pulsar_listeners
 from magnetar.schema_registry.handler import SchemaRegistryHandler
+from magnetar.settings.settings import Settings
+from magnetar.web import http as web
+from magnetar.web.server import WebServer
 from tests.security.matrix.house import Transport
 from tests.security.signing import SECRET_URL, token
 
@@ -110,6 +111,20 @@ async def test_nobody_has_all_connections_from_one_address(seen: Seen) -> None:
     house = House(seen, max_connections_per_ip="2")
     found = [house.connect()[1].closed for _ in range(4)]
     assert found == [False, False, True, True]
+
+
+async def test_a_client_is_where_its_connection_comes_from() -> None:
+    """ACLs name hosts: what a client on this machine says of where it is must not count."""
+    seen: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        seen.append(scope["client"][0])
+        await Seen()(scope, receive, send)
+
+    protocol, _ = House(app).connect()
+    protocol.data_received(b"GET / HTTP/1.1\r\n" + HOST + b"x-forwarded-for: 10.1.1.1\r\n\r\n")
+    await turns()
+    assert seen == ["127.0.0.1"]
 
 
 @pytest.mark.parametrize("leaves", [False, True])
@@ -226,6 +241,70 @@ async def test_bodies_are_counted_and_wait_for_room(seen: Seen) -> None:
     assert seen.bodies == [4 << 20] * len(clients), "each gets its turn"
     assert most < 20 << 20  # one that is finished past the limit, and what was read of the others
     await turns()
+    assert house.broker.memory.held_bytes == 0
+
+
+CHUNKED = b"POST / HTTP/1.1\r\n" + HOST + b"transfer-encoding: chunked\r\n\r\n"
+TINY, LARGE = b"1\r\nx\r\n", b"400\r\n" + bytes(1024) + b"\r\n"
+
+
+def sent_to(protocol: Any, transport: Transport, data: bytes) -> None:
+    """Do as a socket does: what a client sends that is not read from stays with it."""
+    if not transport.paused and not transport.closed:
+        protocol.data_received(data)
+
+
+async def test_chunks_are_taken_in_some_at_a_time_and_nothing_is_read_meanwhile(seen: Seen) -> None:
+    house = House(seen)
+    crowd = [house.connect() for _ in range(20)]
+    for protocol, _ in crowd:
+        protocol.data_received(CHUNKED + LARGE * 300 + b"0\r\n\r\n")
+    assert [len(protocol.cycle.body) // 1024 for protocol, _ in crowd] == [
+        31
+    ] * 20  # and the head is one of 32
+    assert all(transport.paused for _, transport in crowd)
+    turn = 0
+    while len(seen.bodies) < len(crowd):
+        await turns(1)
+        turn += 1
+        assert turn < 10_000
+    assert turn > 20, "the others had turns between them"
+    assert seen.bodies == [300 << 10] * len(crowd)
+    await turns()
+    assert not any(transport.paused or transport.closed for _, transport in crowd)
+    assert {bytes(transport.said[:12]) for _, transport in crowd} == {b"HTTP/1.1 200"}
+    assert house.broker.memory.held_bytes == 0
+
+
+async def test_a_body_of_a_few_tiny_chunks_is_one(seen: Seen) -> None:
+    protocol, transport = House(seen).connect()
+    protocol.data_received(CHUNKED + TINY * 1000 + LARGE * 10 + b"0\r\n\r\n")
+    await turns(500)
+    assert seen.bodies == [1000 + 10 * 1024]
+    assert transport.said.startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+async def test_a_body_of_many_tiny_chunks_is_not_read_on(seen: Seen, is_refused: bool) -> None:
+    async def refuse(scope: Any, receive: Any, send: Any) -> None:
+        from starlette.responses import Response
+
+        await Response(status_code=401)(scope, receive, send)
+
+    house = House(refuse if is_refused else seen)
+    protocol, transport = house.connect()
+    sent_to(protocol, transport, CHUNKED)
+    await turns()
+    reads = 0
+    while not transport.closed and reads < 1000:
+        sent_to(protocol, transport, TINY * 100)
+        reads += 1
+        await turns()
+    assert transport.closed
+    assert 10 <= reads <= 12, "a thousand chunks are as many as anybody may send that small"
+    assert transport.said.startswith(b"HTTP/1.1 401" if is_refused else b"HTTP/1.1 400")
+    await turns()
+    assert seen.bodies == []
     assert house.broker.memory.held_bytes == 0
 
 

@@ -30,6 +30,7 @@ def filled(operator: Operator, request: pytest.FixtureRequest) -> str:
 
 
 class TestTopics:
+    @pytest.mark.slow
     def test_from_create_to_delete(self, operator: Operator) -> None:
         made = operator.run(
             "topic", "create", "cli-life", "-p", "3", "-c", "retention.ms=5000", "--json"
@@ -53,6 +54,7 @@ class TestTopics:
         operator.ok("topic", "create", "cli-dry", "--dry-run")
         assert operator.run("topic", "describe", "cli-dry").status == 1
 
+    @pytest.mark.slow
     def test_describe_and_trim(self, operator: Operator, filled: str) -> None:
         assert operator.run("topic", "trim", filled, "--before", "-10", "--json").value["first"] == {
             "0": 0,
@@ -74,6 +76,7 @@ class TestTopics:
 
 
 class TestRecords:
+    @pytest.mark.slow
     def test_what_goes_in_comes_out(self, operator: Operator, filled: str) -> None:
         lines = operator.run("consume", filled, "-e", "--json").lines
         assert [(row["key"], row["value"]) for row in lines] == [(f"k{n}", f"v{n}") for n in range(100)]
@@ -86,6 +89,7 @@ class TestRecords:
         told = operator.run("explain", f"cli-{codec}-0@0", "--json").value
         assert (told["batch"]["codec"], told["record"]["value"]["size"]) == (codec, 1000)
 
+    @pytest.mark.slow
     def test_json_lines_round_trip(self, operator: Operator) -> None:
         topic = "cli-json"
         rows = [
@@ -109,6 +113,7 @@ class TestRecords:
         twice = operator.run("consume", f"{topic}-2", "-e", "-J").lines
         assert [row | {"topic": topic} for row in twice] == seen
 
+    @pytest.mark.slow
     def test_format_offset_count_and_filters(self, operator: Operator, filled: str) -> None:
         assert operator.ok("consume", filled, "-o", "-2", "-e", "-f", r"%t/%p/%o %k=%s %h\n") == (
             f"{filled}/1/98 k98=v98 from=test\n{filled}/1/99 k99=v99 from=test\n"
@@ -141,6 +146,7 @@ class TestRecords:
         assert ran.status == 1
         assert "MESSAGE_TOO_LARGE" in ran.err
 
+    @pytest.mark.slow
     def test_a_reader_that_has_seen_enough_is_no_error(self, operator: Operator) -> None:
         operator.ok("topic", "create", "cli-many", "-p", "1")
         operator.ok("produce", "cli-many", stdin="x" * 100 + "\n" + "y\n" * 200_000)
@@ -148,6 +154,7 @@ class TestRecords:
 
 
 class TestGroups:
+    @pytest.mark.slow
     def test_from_the_first_commit_to_the_last(self, operator: Operator, filled: str) -> None:
         group = f"g-{filled}"
         assert len(operator.ok("consume", filled, "-g", group, "-e").splitlines()) == 100
@@ -170,6 +177,7 @@ class TestGroups:
         assert gone.status == 1
         assert "group list" in gone.err
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("killed", [True, False])
     def test_who_follows_in_a_group_commits_meanwhile_and_when_he_stops(
         self, operator: Operator, filled: str, killed: bool
@@ -202,6 +210,7 @@ class TestGroups:
             reader.kill()
             reader.communicate()
 
+    @pytest.mark.slow
     def test_a_topic_that_is_gone_does_not_hide_the_group(self, operator: Operator, filled: str) -> None:
         group = f"g-{filled}"
         operator.ok("topic", "create", "cli-short-lived", "-p", "1")
@@ -223,6 +232,7 @@ class TestGroups:
 
 
 class TestConfigs:
+    @pytest.mark.slow
     def test_broker_settings_change_while_it_runs(self, operator: Operator) -> None:
         operator.ok("config", "alter", "max.connections.per.ip=1000", "--all-brokers")
         shown = operator.run("config", "show", "--all-brokers", "--json").value
@@ -256,6 +266,7 @@ class TestInsight:
         assert "it holds 0 to 99" in ran.err
         assert operator.run("explain", filled).status == 2
 
+    @pytest.mark.slow
     def test_why(self, operator: Operator, filled: str) -> None:
         assert operator.run("why", f"{filled}-0", "--json").value["reason"] == "never-written"
         assert operator.run("why", "group", "nobody-at-all", "--json").value["reason"] == "no-group"
@@ -267,6 +278,7 @@ class TestInsight:
         assert told["next_offset"] == 100
         assert told["ledgers"][0]["first_offset"] == 0
 
+    @pytest.mark.slow
     def test_a_directory_without_its_broker(
         self, start_broker: Callable[..., BrokerProcess], tmp_path: Path
     ) -> None:
@@ -285,6 +297,7 @@ class TestInsight:
 
 
 class TestLedgers:
+    @pytest.mark.slow
     def test_verify_dump_and_repair(self, start_broker: Callable[..., BrokerProcess]) -> None:
         broker = start_broker()
         operator, data = Operator(broker.address), broker.data
@@ -363,6 +376,7 @@ class TestCompletion:
         )
         return ran.out.split()
 
+    @pytest.mark.slow
     def test_topics_and_groups_come_from_the_broker(self, operator: Operator, filled: str) -> None:
         operator.ok("consume", filled, "-g", f"g-{filled}", "-e", "-c", "1")
         assert filled in self.complete(operator, "magnetar topic describe cli-")

@@ -61,6 +61,7 @@ def at_broker(broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     run(["topic", "create", TOPIC])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("at_broker")
 @pytest.mark.parametrize(
     ("command", "status"), [*((each, 1) for each in REFUSED), *((each, 2) for each in MISUNDERSTOOD)]

@@ -24,7 +24,7 @@ FEW = (
     "lzma",
     "random",
     "http.client",  # to ask an identity provider
-    "magnetar.broker.cluster_ownership",  # of one of several brokers
+    "magnetar.cluster.cluster_ownership",  # of one of several brokers
     "kazoo",
     "jpype",
     "re2",  # for patterns
@@ -38,26 +38,26 @@ FEW = (
     "magnetar.kafka.transactions.coordinator",
     "magnetar.kafka.transactions.decider",
     "magnetar.kafka.transactions.metadata",
-    "magnetar.broker.transactions",
+    "magnetar.coordination.transactions",
     "magnetar.records.compaction",  # of compacted topics
-    "magnetar.ledger.compaction_passes",
+    "magnetar.ledger.compaction.passes",
     "magnetar.kafka.login",  # of brokers that ask who somebody is
     "magnetar.kafka.tenancy",
     "magnetar.kafka.authorization.topics",  # of brokers that refuse something
-    "magnetar.broker.auth.delegation_tokens",
-    "magnetar.broker.auth.tokens",
-    "magnetar.broker.auth.basic",
-    "magnetar.broker.auth.tls",
+    "magnetar.auth.delegation_tokens",
+    "magnetar.auth.tokens",
+    "magnetar.auth.basic",
+    "magnetar.auth.tls",
     "magnetar.kafka.sasl.scram",
-    "magnetar.broker.client_quotas",
+    "magnetar.topics.client_quotas",
     "magnetar.kafka.quotas.managers",
     "magnetar.kafka.client_metrics.subscriptions",
     "magnetar.kafka.configs.entries",
     "magnetar.kafka.figures",
     "magnetar.kafka.coordinators.views",
     "magnetar.kafka.coordinators.consumer.actions",
-    "magnetar.broker.auth.policies",
-    "magnetar.broker.kafka_setting_names",
+    "magnetar.auth.policies",
+    "magnetar.settings.kafka_names",
 )
 # Says what it has loaded when it ends.
 _BROKER = """

@@ -42,7 +42,9 @@ def test_the_page_is_current() -> None:
     assert check.returncode == 0, "run tools/cli_reference.py"
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if name not in ("standalone", "broker", "proxy")])
+@pytest.mark.parametrize(
+    "name", [name for name in ALL if name not in ("standalone", "broker", "proxy", "testing")]
+)
 def test_every_command_gives_json(name: str) -> None:
     assert "--json" in options_of(name)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.auth.scram import MECHANISMS, ScramExchange, ScramRefused, of_password
+from magnetar.auth.scram import MECHANISMS, ScramExchange, ScramRefused, of_password
 from magnetar.client.async_connection import AsyncConnection
 from magnetar.client.conversation import Conversation
 from magnetar.client.errors import BrokerRefused, BrokerUnreachable

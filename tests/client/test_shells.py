@@ -70,6 +70,7 @@ def next_offset(answer: FetchResponse, offset: int) -> int:
     return offset
 
 
+@pytest.mark.slow
 async def test_both_read_20_000_records_in_order(process: BrokerProcess) -> None:
     producer = Producer({"bootstrap.servers": process.address})
     for i in range(COUNT):
@@ -92,6 +93,7 @@ async def test_both_read_20_000_records_in_order(process: BrokerProcess) -> None
     on_loop.close()
 
 
+@pytest.mark.slow
 async def test_many_callers_each_get_their_own_answer(process: BrokerProcess) -> None:
     connection = await asynchronous(settings(process.address))
 
@@ -114,6 +116,7 @@ async def test_many_callers_each_get_their_own_answer(process: BrokerProcess) ->
     connection.close()
 
 
+@pytest.mark.slow
 async def test_a_broker_that_dies_is_told_to_all_who_wait(process: BrokerProcess) -> None:
     connection = await asynchronous(settings(process.address))
     topic_id = bytes(16)
@@ -174,6 +177,7 @@ async def test_what_is_no_broker(answer: bytes | None, told: str) -> None:
             await asynchronous(found)
 
 
+@pytest.mark.slow
 async def test_an_answer_that_does_not_come_in_time_ends_the_connection(process: BrokerProcess) -> None:
     connection = await asynchronous(settings(process.address, request_timeout_ms="1000"))
     os.kill(process.pid, signal.SIGSTOP)
@@ -184,6 +188,7 @@ async def test_an_answer_that_does_not_come_in_time_ends_the_connection(process:
     assert connection.closed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("listener", LISTENERS)
 async def test_a_secured_broker(secured: Secured, listener: str) -> None:  # noqa: F811
     found = settings_of(secured.client(listener))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import Producer
 
 from magnetar.wire.kafka.errors import ErrorCode
@@ -50,6 +51,7 @@ def asked_for(wire: Wire) -> set[int]:
     return {row.api_key for row in wire.ask(request).api_keys}
 
 
+@pytest.mark.slow
 def test_subscriptions_are_configurations(start_broker: Callable[..., BrokerProcess], tmp_path: Path) -> None:
     broker = start_broker(tmp_path / "data")
     with Wire(broker.host_and_port) as wire:
@@ -87,6 +89,7 @@ def test_subscriptions_are_configurations(start_broker: Callable[..., BrokerProc
         assert not {71, 72} & asked_for(wire)
 
 
+@pytest.mark.slow
 def test_librdkafka_pushes_what_it_is_asked_for(
     start_broker: Callable[..., BrokerProcess], tmp_path: Path
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.errors import InvalidConfig
+from magnetar.base.errors import InvalidConfig
 from magnetar.kafka.client_metrics import instances
 from magnetar.kafka.client_metrics.instances import ZERO, Telemetry, TelemetryRefused
 from magnetar.kafka.client_metrics.subscriptions import ClientMetrics, subscription

@@ -30,9 +30,9 @@ from confluent_kafka.admin import (
 from moto.server import ThreadedMotoServer
 
 from magnetar.admin.cluster import ClusterAdmin
-from magnetar.admin.from_kafka import FromKafkaRun, WantedOfKafka
-from magnetar.ledger.offload.place import TierPlace
-from magnetar.ledger.offload.tiers import TierSettings, open_store
+from magnetar.ledger.tiers.place import TierPlace
+from magnetar.ledger.tiers.tiers import TierSettings, open_store
+from magnetar.migrate.from_kafka import FromKafkaRun, WantedOfKafka
 from magnetar.pipeline.audit import AuditRequest, audit
 from tests.cluster.brokers import BrokerProcess
 from tests.cluster.rest import ask

@@ -69,8 +69,17 @@ def die_with_parent() -> None:
 class Server:
     """A process that listens on a port."""
 
-    def __init__(self, name: str, command: list[str], port: int, log: Path, question: bytes = b"") -> None:
+    def __init__(
+        self,
+        name: str,
+        command: list[str],
+        port: int,
+        log: Path,
+        question: bytes = b"",
+        host: str = "127.0.0.1",
+    ) -> None:
         self.name = name
+        self.host = host
         self.port = port
         self.log = log
         self._command = command
@@ -93,7 +102,7 @@ class Server:
 
     def _answers(self) -> bool:
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as probe:
+            with socket.create_connection((self.host, self.port), timeout=1) as probe:
                 if self._question:
                     probe.sendall(self._question)
                     return bool(probe.recv(1))
@@ -196,7 +205,8 @@ def bookie(
         f"gcWaitTime=600000\ndiskUsageThreshold=0.99\ndiskUsageWarnThreshold=0.98\n{extra}"
     )
     command = _bookkeeper(_BOOKIE, "--conf", str(config), options=options)
-    return Server("a bookie", command, port, directory / "server.log")
+    host = address if address.startswith("127.") else "127.0.0.1"
+    return Server("a bookie", command, port, directory / "server.log", host=host)
 
 
 def _bookkeeper(main: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:

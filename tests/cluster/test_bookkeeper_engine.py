@@ -12,9 +12,19 @@ from typing import Any
 
 import pytest
 
+from magnetar.ledger.cursors.cursor import Start
 from magnetar.ledger.errors import LedgerError, LedgerFenced, LedgerNotFound, StorageFailed, StorageFull
+from magnetar.ledger.formats.cursor_info import cursor_path
 from magnetar.ledger.port import NOWHERE, Snapshot
-from magnetar.metadata import MetadataStore, MetadataUnavailable, MetadataUncertain, Op, Stored
+from magnetar.metadata import (
+    ANY,
+    MetadataStore,
+    MetadataUnavailable,
+    MetadataUncertain,
+    Op,
+    Put,
+    Stored,
+)
 from tests.cluster.servers import Cluster, class_path
 from tests.contracts.managed_ledger import House, ManagedLedgerContract
 from tests.ledger.entries import NOW_MS, append, append_durably, batch, payload, read_all
@@ -135,6 +145,31 @@ async def test_whoever_opens_a_log_has_it_and_nothing_acknowledged_is_lost(house
     assert len(acknowledged) <= end
     assert payload(entries[-1]) == batch(b"from the other one")
     assert house.engine.opened() == []
+    await other.end()
+
+
+async def test_a_former_owner_that_closes_late_takes_no_acknowledgement_back(house: BookKeeperHouse) -> None:
+    before = await house.open()
+    positions = [(await append_durably(before, b"%d" % number)).position for number in range(6)]
+    late = await (await before.cursors()).open("c", Start.earliest)
+    late.mark_delete(positions[0])  # in memory only
+    other = BookKeeperHouse(house.cluster, house.root)
+    await other.begin()
+    log = await other.open()
+    cursors = await log.cursors()
+    cursor = await cursors.open("c")
+    await house.engine.release(before.name)  # as one whose session was over while it stood still
+    cursor.mark_delete(positions[2])
+    await cursors.save()
+    path = cursor_path(log.name, "c")
+    stored = await other.metadata.get(path)
+    assert stored is not None
+    await other.metadata.commit([Put(path, stored.value, ANY)])  # as brokers did that looked at no claim
+    cursor.mark_delete(positions[4])
+    await cursors.save()
+    await other.engine.release(log.name)
+    again = await (await (await other.open()).cursors()).open("c")
+    assert again.mark_delete_position == positions[4]
     await other.end()
 
 

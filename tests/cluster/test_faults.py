@@ -19,6 +19,7 @@ from benchmarks.faults.flows import MONEY_PARTITIONS, PER_TRANSACTION, Money, Su
 from benchmarks.faults.house import movable_clock
 from benchmarks.faults.page import text
 from benchmarks.faults.run import Run
+from benchmarks.faults.subscriptions import CERTAIN_S, Acknowledgements
 from benchmarks.faults.work import IN_FLIGHT_S, Shares
 from tests.cluster.servers import class_path
 
@@ -161,6 +162,25 @@ def test_shares_find_what_is_acknowledged_twice_or_comes_long_after_it_was_ackno
         "work: 7 comes to two 35.10 s after it was acknowledged to one",
         "work: 7 is acknowledged to two 1.50 s after it was to one",
     ]
+
+
+def test_acknowledgements_find_what_comes_again_though_it_was_stored_before_the_fault() -> None:
+    now = [100.0]
+    book = Book()
+    acknowledgements = Acknowledgements("sub", book, lambda: now[0])
+    for number in range(3):
+        acknowledgements.deliver(number)
+        acknowledgements.acknowledge(number)
+        now[0] += CERTAIN_S
+    acknowledgements.deliver(2)  # there was no fault yet: a consumer may have been closed
+    book.last_fault = now[0] - 0.5
+    acknowledgements.deliver(2)
+    acknowledgements.deliver(3)
+    assert book.violations == []
+    acknowledgements.deliver(1)
+    told = [each.partition(" s: ")[2] for each in book.violations]
+    assert told == ["sub: 1 comes again, acknowledged 3.50 s before the last fault"]
+    assert acknowledgements.came_again == 3
 
 
 def test_sums_find_what_was_aborted_and_is_read_and_what_is_there_in_part() -> None:

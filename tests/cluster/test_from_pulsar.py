@@ -13,9 +13,9 @@ import pulsar
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from magnetar.admin.cluster_doctor import Severity
 from magnetar.admin.errors import Declined
-from magnetar.admin.pulsar_schema_ledgers import decode_locator, hash_of
+from magnetar.doctor.cluster_doctor import Severity
+from magnetar.migrate.pulsar_schema_ledgers import decode_locator, hash_of
 from magnetar.pulsar.schemas import decode_versions
 from tests.cluster.brokers import BrokerProcess, bootstrap
 from tests.cluster.pulsar_broker import INDEXED, PulsarBroker, release
@@ -25,8 +25,8 @@ from tests.cluster.servers import Cluster, class_path
 class_path()  # skips the module where BookKeeper cannot be run
 from kazoo.client import KazooClient  # noqa: E402
 
-from magnetar.admin import from_pulsar_moves as moves  # noqa: E402
-from magnetar.admin.ledgers_cluster import ClusterPlace  # noqa: E402
+from magnetar.doctor.ledgers_cluster import ClusterPlace  # noqa: E402
+from magnetar.migrate import from_pulsar_moves as moves  # noqa: E402
 
 pytestmark = [pytest.mark.slow]
 TOPIC = "persistent://public/default/{}"

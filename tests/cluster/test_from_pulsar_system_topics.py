@@ -30,9 +30,9 @@ from tests.cluster.test_from_pulsar import migrate, places, quiet
 class_path()  # skips the module where BookKeeper cannot be run
 from kazoo.client import KazooClient  # noqa: E402
 
-from magnetar.admin import from_pulsar_moves as moves  # noqa: E402
-from magnetar.admin.ledgers_cluster import ClusterPlace  # noqa: E402
-from magnetar.ledger.info import decode_info  # noqa: E402
+from magnetar.doctor.ledgers_cluster import ClusterPlace  # noqa: E402
+from magnetar.ledger.formats.info import decode_info  # noqa: E402
+from magnetar.migrate import from_pulsar_moves as moves  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 _OFFSETS = "public/__kafka/__consumer_offsets"

@@ -24,7 +24,7 @@ class_path()  # skips the module where BookKeeper cannot be run
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 from magnetar.ledger.bookkeeper.closed import metadata_path  # noqa: E402
-from magnetar.ledger.info import decode_info, path_of  # noqa: E402
+from magnetar.ledger.formats.info import decode_info, path_of  # noqa: E402
 
 RECORDS = 20_000
 _TRIES = count(1)

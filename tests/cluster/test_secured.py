@@ -15,8 +15,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from magnetar.ledger.bookkeeper.closed import BookieConnections, ClosedLedger, LedgerSegment
 from magnetar.ledger.errors import LedgerError
-from magnetar.ledger.info import decode_info
-from magnetar.ledger.protobuf import message, number
+from magnetar.ledger.formats.info import decode_info
+from magnetar.ledger.formats.protobuf import message, number
 from magnetar.metadata import ANY, MetadataUnavailable, Put
 from magnetar.metadata.zookeeper_security import ZooKeeperSecurity
 from magnetar.pipeline.options import parse_options

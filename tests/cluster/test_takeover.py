@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 from kazoo.client import KazooClient  # noqa: E402
 
-from magnetar.ledger.info import decode_info, path_of  # noqa: E402
+from magnetar.ledger.formats.info import decode_info, path_of  # noqa: E402
 
 TOPICS = 60
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from magnetar.ledger.errors import LedgerCorrupt, LedgerError, LedgerFenced, TierFailed
-from magnetar.ledger.info import decode_info, encode_info, path_of
-from magnetar.ledger.offload.deletions import ROOT
-from magnetar.ledger.offload.place import TierPlace
-from magnetar.ledger.offload.tiers import Tiers, TierSettings
+from magnetar.ledger.formats.info import decode_info, encode_info, path_of
 from magnetar.ledger.port import LedgerPolicy, ManagedLedger
+from magnetar.ledger.tiers.deletions import ROOT
+from magnetar.ledger.tiers.place import TierPlace
+from magnetar.ledger.tiers.tiers import Tiers, TierSettings
 from magnetar.metadata import ANY, Put
 from tests.cluster.servers import Cluster, class_path
 from tests.ledger.entries import append, read_all
@@ -39,7 +39,7 @@ pytestmark = [pytest.mark.slow]
 from magnetar.ledger.bookkeeper.bookies import Bookies  # noqa: E402
 from magnetar.ledger.bookkeeper.engine import BookKeeperEngine  # noqa: E402
 from magnetar.ledger.bookkeeper.tiering import GRACE_MS, LEAVING, EntryFeed  # noqa: E402
-from magnetar.ledger.files.tiering import LogTiering  # noqa: E402
+from magnetar.ledger.tiers.tiering import LogTiering  # noqa: E402
 from tests.cluster.test_bookkeeper_engine import BookKeeperHouse  # noqa: E402
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from magnetar.kafka.partitions.partition import Partition
-from magnetar.ledger.files.layout import ledger_path
+from magnetar.ledger.formats.layout import ledger_path
 from tests.admin.house import House
 
 COMPACT = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.01"}

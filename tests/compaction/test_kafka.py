@@ -19,8 +19,8 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from magnetar.ledger.files.layout import ledger_path
-from magnetar.ledger.info import ROOT, ManagedLedgerInfo, decode_info, is_managed_ledger
+from magnetar.ledger.formats.info import ROOT, ManagedLedgerInfo, decode_info, is_managed_ledger
+from magnetar.ledger.formats.layout import ledger_path
 from magnetar.metadata import SqliteFile
 from tests.process import BrokerProcess
 from tests.pulsar.conftest import connect

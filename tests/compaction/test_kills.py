@@ -5,17 +5,18 @@ from __future__ import annotations
 import random
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
-from magnetar.admin.ledgers import verify
+from magnetar.doctor.ledgers import verify
 from magnetar.pipeline.catalog import LedgerCatalog
 from magnetar.pipeline.options import TopicPartition
 from magnetar.pipeline.port import SliceSize
 from magnetar.pipeline.slices import LedgerSlice, read_slice
-from tests.compaction.test_kafka import fetch, make, produce, rows, until
+from tests.compaction.test_kafka import fetch, is_compacted, make, produce, rows, until
 from tests.process import BrokerProcess
 
 SETTINGS = ("--set", "log.cleaner.backoff.ms=10", "--set", "ledger.max.entries=20")
@@ -58,6 +59,65 @@ def test_kills_while_the_cleaner_runs_lose_nothing(tmp_path: Path, seed: int) ->
     assert report.is_whole, f"seed {seed}: {report.findings}"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+def test_kills_between_transactions_bring_nothing_back(tmp_path: Path, seed: int) -> None:
+    """Deletions, aborted transactions and open ones, with the process killed at any moment of it all."""
+    chance = random.Random(seed)
+    data, topic, where, told = tmp_path / "data", "", "127.0.0.1:0", dict[str, set[bytes | None]]()
+    for life in range(6):
+        with BrokerProcess(data, *SETTINGS, kafka=where) as process:
+            where = process.address
+            topic = topic or make(process, delete_retention_ms="1")
+            producer = Producer(
+                {
+                    "bootstrap.servers": where,
+                    "transactional.id": "t",
+                    "linger.ms": 0,
+                    "message.timeout.ms": 3000,
+                }
+            )
+            producer.init_transactions(30)  # what was open is decided
+            found: dict[str, bytes | None] = {}
+            for _, key, value in rows(fetch(process, topic)):
+                found[key] = value
+            for key, wanted in told.items():
+                assert found.get(key) in wanted, f"seed {seed}, life {life}, {key}"
+                told[key] = {found.get(key)}
+            killer = threading.Timer(chance.uniform(0.5, 2.0), process.kill)
+            killer.start()
+            with suppress(KafkaException):
+                while killer.is_alive():
+                    one_transaction(producer, topic, chance, told)
+            killer.join()
+            producer.purge()
+    report = verify(data)
+    assert report.is_whole, f"seed {seed}: {report.findings}"
+    assert is_compacted(data, topic), "nothing was compacted"
+
+
+def one_transaction(
+    producer: Producer, topic: str, chance: random.Random, told: dict[str, set[bytes | None]]
+) -> None:
+    """Write some keys in a transaction; ``told`` are the values that each may have by then."""
+    written: dict[str, bytes | None] = {}
+    producer.begin_transaction()
+    for _ in range(chance.randrange(1, 4)):
+        key, value = f"k{chance.randrange(8)}", chance.choice([None, b"%d" % chance.randrange(1 << 30)])
+        producer.produce(topic, value, key.encode())
+        written[key] = value
+    before = {key: told.get(key, {None}) for key in written}
+    if chance.random() < 0.3:
+        producer.abort_transaction(10)
+        return
+    for key, value in written.items():  # until it is told, either may be
+        told[key] = before[key] | {value}
+    producer.commit_transaction(10)
+    for key, value in written.items():
+        told[key] = {value}
+
+
+@pytest.mark.slow
 def test_spark_reads_what_fetch_gives_and_damage_is_named(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with BrokerProcess(data, *SETTINGS) as process:

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from magnetar.ledger.cursor import Start
-from magnetar.ledger.disk import File, RealDisk
+from magnetar.ledger.cursors.cursor import Start
+from magnetar.ledger.files.disk import File, RealDisk
 from magnetar.ledger.files.engine import FilesEngine
-from magnetar.ledger.files.layout import ledger_path
 from magnetar.ledger.files.leases import HeldLease
 from magnetar.ledger.files.streams import LedgerFileWriter
+from magnetar.ledger.formats.layout import ledger_path
 from magnetar.ledger.port import CompactionRules, Flush, LedgerPolicy, LedgerSummary, ManagedLedger
 from magnetar.metadata import MemoryStore
 from magnetar.pulsar.dispatch.acknowledgements import Acknowledgements

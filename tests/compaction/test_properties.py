@@ -17,8 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from magnetar.ledger.disk import File
+from magnetar.ledger.compaction.runs import KeysDoNotFit
 from magnetar.ledger.errors import LedgerError
+from magnetar.ledger.files import streams
+from magnetar.ledger.files.disk import File
+from magnetar.ledger.files.streams import LedgerFileWriter
 from magnetar.ledger.memory import MemoryDisk, MemoryEngine
 from magnetar.ledger.port import CompactionRules, Flush, LedgerPolicy, ManagedLedger, Position, StoredEntry
 from magnetar.metadata import MemoryStore
@@ -459,8 +462,41 @@ async def test_damage_of_the_compacted_ledger_is_named_and_never_skipped() -> No
         st.tuples(st.none() | st.binary(max_size=200), st.integers(0, 1 << 40)), min_size=1, max_size=300
     ),
     st.sampled_from([Codec.none, Codec.zstd]),
+    st.sampled_from([70, 9000]),
 )
-def test_records_without_a_key_are_found(some: list[tuple[bytes | None, int]], codec: Codec) -> None:
-    records = [PlainRecord(key, b"v" * 70, (), NOW_MS + later) for key, later in some]
+def test_records_without_a_key_are_found(
+    some: list[tuple[bytes | None, int]], codec: Codec, size: int
+) -> None:
+    """Sizes of one byte to three."""
+    records = [PlainRecord(key, b"v" * size, (), NOW_MS + later) for key, later in some]
     keyless = [number for number, (key, _) in enumerate(some) if key is None]
     assert compaction.keyless_records(encode_batch(records, codec=codec)) == keyless
+
+
+async def test_an_entry_with_more_keys_than_the_map_holds_is_named_and_nothing_is_lost() -> None:
+    world = World()
+    await world.open()
+    pairs: Pairs = [(b"%d" % number, b"v") for number in range(50)]
+    await world.append(pairs, Codec.none, pulsar=False)
+    await world.log.roll()
+    with pytest.raises(KeysDoNotFit, match="has more keys than"):
+        await world.log.compact(replace(KAFKA, buffer_bytes=24 * 4))
+    await world.check()
+
+
+async def test_a_compacted_ledger_is_written_while_it_is_made_and_not_gathered_whole() -> None:
+    world, written = World(), []
+    await world.open()
+    for number in range(6):
+        await world.append([(b"%d" % number, bytes(100))], Codec.none, pulsar=False)
+    await world.log.roll()
+    write = LedgerFileWriter._write
+
+    def noted(writer: LedgerFileWriter) -> None:
+        written.append(writer._size)
+        write(writer)
+
+    with patch.object(LedgerFileWriter, "_write", noted), patch.object(streams, "WRITE_BYTES", 100):
+        assert await world.log.compact(KAFKA)
+    assert len(written) > 3
+    await world.check()

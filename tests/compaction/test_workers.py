@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.ledger import compaction_workers
-from magnetar.ledger.compaction_job import Copies, Job
-from magnetar.ledger.compaction_workers import CompactionWorkers
-from magnetar.ledger.disk import RealDisk
+from magnetar.ledger.compaction import workers as compaction_workers
+from magnetar.ledger.compaction.job import Copies, Job
+from magnetar.ledger.compaction.workers import CompactionWorkers
 from magnetar.ledger.errors import LedgerCorrupt, LedgerError
+from magnetar.ledger.files.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.port import CompactionRules, StoredEntry
 from magnetar.metadata import MemoryStore

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 
 import pytest
 
-from magnetar.ledger.cursor import Cursor, Start
+from magnetar.ledger.cursors.cursor import Cursor, Start
 from magnetar.ledger.errors import (
     LedgerClosed,
     LedgerError,
@@ -856,6 +856,23 @@ class ManagedLedgerContract:
         await house.engine.leases.release(taken[0])
         assert await log.compact(CompactionRules(replaces=replaces))
         assert [entry.last_offset for entry in await _compacted(log)] == [15]
+
+    async def test_no_copy_is_passed_over_however_little_fits(self, house: House) -> None:
+        """A large copy that does not fit is not skipped for a small one of what was the next ledger."""
+        log = await house.open(max_ledger_entries=3)
+        for n in range(18):
+            await append_keyed(log, b"%d" % n, bytes(300 if n % 3 else 10))
+        await log.roll()
+        await settled(log, len(log.ledgers()))
+        await append_keyed(log, b"behind", b"")
+        assert await log.compact(CompactionRules(replaces=True))
+        assert all(each.compacted for each in log.ledgers()[:6])
+        for max_bytes in range(1, 2000, 90):
+            offset, found = 0, list[int]()
+            while entries := await log.read(offset, max_bytes=max_bytes):
+                found += [each.last_offset for each in entries]
+                offset = entries[-1].last_offset + 1
+            assert found == list(range(19)), max_bytes
 
     async def test_a_lease_on_history_that_stays_holds_no_compaction_up(self, house: House) -> None:
         log = await house.open(max_ledger_entries=4)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.core import NewTopic
-from magnetar.broker.service import BrokerService
+from magnetar.node.broker import NewTopic
+from magnetar.node.service import BrokerService
 from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.produce_request import (

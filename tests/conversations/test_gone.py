@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from math import inf
 from pathlib import Path
@@ -12,20 +13,22 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker import slices
-from magnetar.broker.service import BrokerService
-from magnetar.broker.settings import Settings
-from magnetar.kafka import connection, pace, serving
-from magnetar.kafka import server as kafka_server
+from magnetar.base import slices
+from magnetar.kafka import connection
 from magnetar.kafka.connection import KafkaConnection
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.handlers import ROUTE_BY_KEY, ROUTES
 from magnetar.kafka.handlers import fetch as fetching
-from magnetar.kafka.pace import SharedTurn
-from magnetar.kafka.server import KafkaServer, hung_up
-from magnetar.kafka.serving import MAX_READY_BYTES
+from magnetar.kafka.server import KafkaServer
+from magnetar.node.service import BrokerService
 from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.records.compression import Buffer
+from magnetar.serving import pace, serving
+from magnetar.serving import unread as unread_module
+from magnetar.serving.pace import SharedTurn
+from magnetar.serving.serving import MAX_READY_BYTES
+from magnetar.serving.unread import Unread, unread
+from magnetar.settings.settings import Settings
 from magnetar.wire.kafka.frames import KafkaFrameReader
 from magnetar.wire.kafka.message import Message
 from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
@@ -60,7 +63,7 @@ async def service(tmp_path: Path) -> AsyncIterator[BrokerService]:
 
 
 def _new(service: BrokerService, name: str) -> Any:
-    from magnetar.broker.core import NewTopic
+    from magnetar.node.broker import NewTopic
 
     return NewTopic(service.broker.naming.parse(name), 1)
 
@@ -198,13 +201,16 @@ async def test_a_client_that_left_is_noticed_though_it_is_not_read(service: Brok
     assert service.broker.memory.held_bytes == 0
 
 
-def test_only_who_has_gone_is_said_to_have() -> None:
+def test_only_who_has_gone_or_is_silent_is_said_to_be() -> None:
     pairs = [socket.socketpair() for _ in range(3)]
     pairs[0][1].sendall(b"unread")
     pairs[0][1].close()
     pairs[1][1].sendall(b"unread")
-    assert hung_up([]) == []
-    assert hung_up([ours.fileno() for ours, _ in pairs]) == [(pairs[0][0].fileno(), False)]
+    assert unread([]) == []
+    assert unread([ours.fileno() for ours, _ in pairs]) == [
+        Unread(pairs[0][0].fileno(), has_left=True, is_reset=False, nbytes=6),
+        Unread(pairs[2][0].fileno(), has_left=False, is_reset=False, nbytes=0),
+    ]
     for pair in pairs:
         for each in pair:
             each.close()
@@ -334,7 +340,8 @@ async def test_of_many_that_leave_at_once_a_few_are_taken_leave_of_in_a_turn(
         for each in crowd:
             each.connection_lost(None)
     else:
-        monkeypatch.setattr(kafka_server, "hung_up", lambda all_of: [(each, False) for each in all_of])
+        gone = partial(Unread, has_left=True, is_reset=False, nbytes=0)
+        monkeypatch.setattr(unread_module, "unread", lambda all_of: [gone(each) for each in all_of])
         looking = asyncio.ensure_future(server._look_around())
     seen = []
     for _ in range(20):

@@ -11,17 +11,18 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.collector import uncollected
-from magnetar.broker.core import NewTopic
-from magnetar.broker.service import BrokerService
-from magnetar.kafka import connection, pace
+from magnetar.base.collector import uncollected
+from magnetar.kafka import connection
 from magnetar.kafka.answers import Answer
 from magnetar.kafka.connection import APART_BYTES, ROWS_COST
 from magnetar.kafka.handlers import produce as producing
 from magnetar.kafka.handlers.delete_topics import delete_topics
 from magnetar.kafka.handlers.leaders import Misled, tell_leaders
 from magnetar.kafka.handlers.leave_group import leave_group
+from magnetar.node.broker import NewTopic
+from magnetar.node.service import BrokerService
 from magnetar.records.batch import PlainRecord, encode_batch
+from magnetar.serving import pace
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.header import decode_response_header
 from magnetar.wire.kafka.messages.api_versions_request import ApiVersionsRequest

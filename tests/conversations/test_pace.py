@@ -7,9 +7,9 @@ from time import perf_counter
 
 import uvloop
 
-from magnetar.broker.slices import PacedTurns
-from magnetar.kafka import pace
-from magnetar.kafka.pace import SharedTurn, drained
+from magnetar.base.slices import PacedTurns
+from magnetar.serving import pace
+from magnetar.serving.pace import SharedTurn, drained
 
 
 def test_work_of_ten_at_once_takes_turns() -> None:

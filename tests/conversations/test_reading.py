@@ -16,21 +16,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar.broker.memory import Account, MemoryBudget
-from magnetar.broker.settings import Settings
-from magnetar.kafka import connection, login, reading
+from magnetar.kafka import connection, login
 from magnetar.kafka.context import RequestContext
 from magnetar.kafka.handlers import Route
 from magnetar.kafka.listeners import parse_listeners
-from magnetar.kafka.pace import SharedTurn
-from magnetar.kafka.reading import Reading, ReadingState
 from magnetar.kafka.request_figures import Requests
 from magnetar.kafka.server import KafkaServer, KafkaSocket
 from magnetar.kafka.settings import KafkaSettings
-from magnetar.kafka.wakeups import Wakeups
 from magnetar.ledger.errors import StorageFull
 from magnetar.ledger.port import Gathered
 from magnetar.records.framing import MAX_CUT
+from magnetar.serving import reading
+from magnetar.serving.memory import Account, MemoryBudget
+from magnetar.serving.pace import SharedTurn
+from magnetar.serving.reading import Reading, ReadingState
+from magnetar.serving.unread import Unread
+from magnetar.serving.wakeups import Wakeups
+from magnetar.settings.settings import Settings
 from magnetar.wire.kafka.header import RequestHeader, encode_request_header
 
 MAX_WAITING = 6
@@ -44,6 +46,8 @@ PRODUCE, FETCH, METADATA = 0, 1, 3
 
 class Response:
     """An answer; each fills the socket a little."""
+
+    __slots__ = ()
 
     def encode_parts(self, version: int) -> list[bytes]:
         return [bytes(40_000)]
@@ -116,6 +120,8 @@ class StubRoute:
     def __init__(self, api_key: int, handler: Callable[[bytes, Any], Coroutine[Any, Any, Any]]) -> None:
         self.api_key = api_key
         self.asks = api_key != PRODUCE
+        self.is_eager = api_key in (PRODUCE, FETCH)
+        self.changes = False
         self.handler = ""
         self._handler = handler
 
@@ -214,6 +220,7 @@ class House:
         )
         sessions = SimpleNamespace(forget=lambda account: None)
         services = SimpleNamespace(
+            partitions=SimpleNamespace(ahead=None),
             broker=broker,
             wakeups=Wakeups(),
             turn=SharedTurn(),
@@ -285,7 +292,8 @@ class House:
             case "unmute":
                 self.connection.conversation._unmute()
             case "leave":
-                self.connection.left(is_reset=False)
+                # What `left` has done in a turn of its own.
+                self.connection._left(Unread(-1, True, False, len(self.socket.unread)))
                 assert self.connection.conversation._unmuting is None, "nobody waits who has gone"
             case "lose" if not self.is_lost:
                 self.is_lost = True
@@ -427,9 +435,15 @@ async def test_who_has_yet_to_log_in_has_a_strangers_part_of_the_memory(
     known: list[bool] = []
     account = house.memory.account
 
-    def noted(resumed: Callable[[], None], *, known: bool, told: list[bool] = known) -> Account:
+    def noted(
+        resumed: Callable[[], None],
+        *,
+        known: bool,
+        missing: Callable[[], int] | None = None,
+        told: list[bool] = known,
+    ) -> Account:
         told.append(known)
-        return account(resumed, known=known)
+        return account(resumed, known=known, missing=missing)
 
     monkeypatch.setattr(house.memory, "account", noted)
     monkeypatch.setattr(KafkaServer, "asks_at", lambda self, listener: True)

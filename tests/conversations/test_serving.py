@@ -22,9 +22,9 @@ from hypothesis.stateful import (
     rule,
 )
 
-from magnetar.kafka import serving
-from magnetar.kafka.pace import MAX_SECONDS
-from magnetar.kafka.serving import (
+from magnetar.serving import serving
+from magnetar.serving.pace import MAX_SECONDS
+from magnetar.serving.serving import (
     DUE,
     ENDED,
     IDLE,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.broker.service import BrokerService
-from magnetar.broker.settings import Settings
+from magnetar.node.service import BrokerService
+from magnetar.settings.settings import Settings
 from tests.hostile.test_fuzz import kafka
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.broker import memory
-from magnetar.broker.core import NewTopic
-from magnetar.broker.service import BrokerService
-from magnetar.broker.settings import Settings
+from magnetar.node.broker import NewTopic
+from magnetar.node.service import BrokerService
+from magnetar.serving import memory
+from magnetar.settings.settings import Settings
 from magnetar.wire.kafka.messages.metadata_request import MetadataRequest
 from tests.conversations.test_gone import fetch, produce
 from tests.hostile.client import frame, request_bytes
@@ -101,25 +101,28 @@ async def clock(service: BrokerService, monkeypatch: pytest.MonkeyPatch) -> Cloc
 
 METADATA = frame(request_bytes(MetadataRequest(), 12))
 LARGE = produce(bytes(700_000), acks=1)
+HUGE = produce(bytes(4 << 20), acks=1)
+"""Its missing part is so large that it waits for the one being finished; with LARGE it would pass."""
 
 
 async def test_who_sends_half_of_a_frame_and_no_more_is_let_go(service: BrokerService, clock: Clock) -> None:
     held = service.broker.memory
     stuck, small, waiting = Client(service), Client(service), Client(service)
-    await stuck.say(LARGE[:600_000])
+    await stuck.say(HUGE[:600_000])
     await until(lambda: held.held_bytes >= 590_000)
     await small.say(METADATA[:20])
-    await waiting.say(LARGE)
+    sending = asyncio.ensure_future(waiting.say(HUGE))
     await until(lambda: held.is_short)
     await clock.pass_by(LATE_S - 10)
     assert not stuck.is_let_go()
-    await stuck.say(LARGE[600_000:600_001])  # which does not make it go on
+    await stuck.say(HUGE[600_000:600_001])  # which does not make it go on
     await clock.pass_by(LATER_S)
     assert held.is_short
     assert not stuck.is_let_go()
     await clock.pass_by(10)
     assert stuck.is_let_go()
     assert await waiting.is_answered()
+    await sending
     assert not small.is_let_go(), "it holds next to nothing"
     await small.say(METADATA[20:])
     assert await small.is_answered()
@@ -137,12 +140,13 @@ async def test_who_does_not_take_its_answers_is_let_go(service: BrokerService, c
         await stuck.say(fetch())
     await until(lambda: held.held_bytes > 300_000)
     await turns()
-    await waiting.say(LARGE)
+    sending = asyncio.ensure_future(waiting.say(HUGE))
     await until(lambda: held.is_short)
     await clock.pass_by(LATE_S - 5)
     assert held.is_short
     await clock.pass_by(LATER_S + 5)
     assert await waiting.is_answered()
+    await sending
     await until(lambda: held.held_bytes == 0)
     with pytest.raises(ConnectionError):
         while await stuck.is_answered():  # what the system had taken before
@@ -166,16 +170,15 @@ async def test_where_all_wait_for_all_who_holds_most_is_let_go(
     monkeypatch.setattr(memory, "SPARE_BYTES", 1 << 20)
     held = service.broker.memory
     connections = kafka(service)._server.connections
-    huge = produce(bytes(4 << 20), acks=1)
     most = Client(service)
-    await most.say(huge[:600_000])
+    await most.say(HUGE[:600_000])
     await until(lambda: held.held_bytes >= 590_000)
     others: list[Client] = []
     while held.held_bytes < 1_700_000:
         others.append(Client(service))
         await others[-1].say(LARGE[:150_000])
         await turns()
-    sending = [asyncio.ensure_future(most.say(huge[600_000:]))]
+    sending = [asyncio.ensure_future(most.say(HUGE[600_000:]))]
     await until(lambda: held.is_full)
     sending += [asyncio.ensure_future(each.say(LARGE[150_000:])) for each in others]
     await turns()

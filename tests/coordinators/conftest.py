@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from magnetar.coordination.log import MemoryOffsetsLog
 from magnetar.kafka.coordinators.groups import GroupCoordinator
-from magnetar.kafka.coordinators.log import MemoryOffsetsLog
 from tests.coordinators.test_coordinator import SlowLog, started
 
 

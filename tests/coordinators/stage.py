@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 
-from magnetar.kafka.coordinators.caller import Caller
+from magnetar.coordination.caller import Caller
+from magnetar.coordination.decision import Action, Decision, Fact, Stated
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.decider import GroupsDecider
-from magnetar.kafka.coordinators.decision import Action, Decision, Fact, Stated
 from magnetar.kafka.coordinators.facts import Committer, GroupFact, OffsetCommit, OffsetFact, read_fact
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.views import GroupView, view
 from magnetar.wire.kafka.errors import ErrorCode

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from magnetar.broker.service import BrokerService
-from magnetar.broker.settings import Settings
+from magnetar.node.service import BrokerService
+from magnetar.settings.settings import Settings
 from tests.coordinators.against_kafka import Conversation, talk
 
 KAFKA = (Path(__file__).parent / "kafka_answers.txt").read_text().splitlines()

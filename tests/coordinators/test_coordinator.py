@@ -7,16 +7,17 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from magnetar.kafka.coordinators import shard as shards
-from magnetar.kafka.coordinators.caller import Caller
+from magnetar.coordination import shard as shards
+from magnetar.coordination import stated_log
+from magnetar.coordination.caller import Caller
+from magnetar.coordination.log import MemoryOffsetsLog
+from magnetar.coordination.refused import CoordinatorRefused
+from magnetar.coordination.timers import TimerKey
 from magnetar.kafka.coordinators.decider import GroupsDecider
 from magnetar.kafka.coordinators.facts import Committed, Committer, OffsetCommit
 from magnetar.kafka.coordinators.group import ClassicGroup, GroupState
 from magnetar.kafka.coordinators.groups import GroupCoordinator, partition_of
-from magnetar.kafka.coordinators.log import MemoryOffsetsLog
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.settings import GroupSettings
-from magnetar.kafka.coordinators.timers import TimerKey
 from magnetar.ledger.errors import StorageFull
 from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.wire.kafka.errors import ErrorCode
@@ -158,7 +159,7 @@ async def test_a_commit_that_takes_too_long_is_to_be_asked_again(log: SlowLog) -
     await groups.start()
     await groups.loaded()
     told = []
-    groups.telling.on_committed = lambda *commit: told.append(commit)
+    groups.telling.on_committed.append(lambda *commit: told.append(commit))
     log.open.clear()
     with pytest.raises(CoordinatorRefused) as refused:
         await committed(groups, "g", 3)
@@ -245,7 +246,7 @@ async def test_closing_sends_waiting_members_away(groups: GroupCoordinator) -> N
 async def test_a_long_log_is_rewritten(
     groups: GroupCoordinator, log: SlowLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shards, "SNAPSHOT_AFTER", 100)
+    monkeypatch.setattr(stated_log, "SNAPSHOT_AFTER", 100)
     member = await stable_member(groups)
     who = Committer(member.member_id, None, member.generation_id)
     for offset in range(300):
@@ -266,7 +267,7 @@ async def test_a_crash_while_the_log_is_rewritten_loses_nothing(
     async def crash(partition: int, before_offset: int) -> None:
         raise StorageFull("no room for the new list")
 
-    monkeypatch.setattr(shards, "SNAPSHOT_AFTER", 100)
+    monkeypatch.setattr(stated_log, "SNAPSHOT_AFTER", 100)
     monkeypatch.setattr(log, "trim", crash)
     for offset in range(102):
         try:
@@ -336,7 +337,7 @@ async def test_a_fault_of_ours_leaves_what_the_facts_say(
 async def test_records_of_other_kinds_are_never_compacted_away(
     log: SlowLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shards, "SNAPSHOT_AFTER", 10)
+    monkeypatch.setattr(stated_log, "SNAPSHOT_AFTER", 10)
     foreign = encode_batch([PlainRecord(b"\0\x7f\0\1g", b"\0\0\0\0\0\1", (), 1)])
     await log.append(partition_of("g", 50), foreign, 1)
     groups = await started(log)
@@ -354,7 +355,7 @@ async def test_who_listens_is_told_what_was_committed_before_the_start(
     await groups.close()
     told: list[tuple[str, str, int, int]] = []
     again = GroupCoordinator(log, SETTINGS)
-    again.telling.on_committed = lambda *said: told.append(said)
+    again.telling.on_committed.append(lambda *said: told.append(said))
     await again.start()
     await again.loaded()
     assert sorted(told) == [("g", "t", 0, 5), ("other", "u", 2, 7)]
@@ -422,7 +423,7 @@ async def test_a_partition_that_cannot_be_read_is_tried_again_after_pauses(
 async def test_who_listens_is_told_that_a_group_is_gone(groups: GroupCoordinator) -> None:
     await committed(groups, "g", 5)
     told: list[tuple[str, str, int, int | None]] = []
-    groups.telling.on_committed = lambda *said: told.append(said)
+    groups.telling.on_committed.append(lambda *said: told.append(said))
     await groups.delete_group("g")
     assert told == [("g", "t", 0, None)]
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.background import Background
-from magnetar.kafka.coordinators.decision import Action, Decision, Fact, Release, Stated, Token
-from magnetar.kafka.coordinators.log import MemoryOffsetsLog
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
-from magnetar.kafka.coordinators.shard import Shard
+from magnetar.base.background import Background
+from magnetar.coordination.decision import Action, Decision, Fact, Release, Stated, Token
+from magnetar.coordination.log import MemoryOffsetsLog
+from magnetar.coordination.refused import CoordinatorRefused
+from magnetar.coordination.shard import Shard
 from tests.turns import until
 
 HELD_BACK, FAILS = b"held back", b"fails"

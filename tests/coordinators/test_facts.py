@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from magnetar.coordination.decision import Fact
 from magnetar.kafka.coordinators.decider import GroupsDecider
-from magnetar.kafka.coordinators.decision import Fact
 from magnetar.kafka.coordinators.facts import (
     Committed,
     GroupFact,

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
 
-from magnetar.broker import retries
-from magnetar.broker.background import Background
-from magnetar.kafka.coordinators.decision import Action, Decision
-from magnetar.kafka.coordinators.log import MemoryOffsetsLog
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
-from magnetar.kafka.coordinators.shard import Shard
+from magnetar.base import retries
+from magnetar.base.background import Background
+from magnetar.coordination.decision import Action, Decision
+from magnetar.coordination.log import MemoryOffsetsLog
+from magnetar.coordination.refused import CoordinatorRefused
+from magnetar.coordination.shard import Shard
 from tests.coordinators.test_effects import GatedLog, Orders, World, order
 from tests.turns import until
 
@@ -79,10 +80,17 @@ def sleeps(monkeypatch: pytest.MonkeyPatch) -> Sleeps:
     return Sleeps(monkeypatch)
 
 
-def shard_of(faults: Faults, log: MemoryOffsetsLog, world: World, *, at_once: bool = False) -> Shard[Faulty]:
+def shard_of(
+    faults: Faults,
+    log: MemoryOffsetsLog,
+    world: World,
+    *,
+    at_once: bool = False,
+    on_loaded: Callable[[object], None] | None = None,
+) -> Shard[Faulty]:
     """Take up a shard; where ``at_once``, there is nothing to wait for in what it does."""
     act = (lambda action: None) if at_once else world.act
-    shard: Shard[Faulty] = Shard(0, log, faults.decider, lambda: 0, Background(), act)
+    shard: Shard[Faulty] = Shard(0, log, faults.decider, lambda: 0, Background(), act, on_loaded=on_loaded)
     shard.begin(asyncio.Semaphore(1), 0, is_written=False)
     return shard
 
@@ -127,11 +135,10 @@ async def test_an_action_that_cannot_even_be_begun_has_failed(sleeps: Sleeps) ->
 
 async def test_what_cannot_be_gone_on_with_is_tried_again_after_pauses(sleeps: Sleeps) -> None:
     faults, log, world = Faults(), GatedLog(), World()
-    shard = shard_of(faults, log, world)
+    loaded: list[object] = []
+    shard = shard_of(faults, log, world, on_loaded=loaded.append)
     assert await order(shard, b"fine") == "sent to them"
     await shard.unload()
-    loaded: list[object] = []
-    shard.on_loaded = loaded.append
     faults.resume = 7
     shard.begin(asyncio.Semaphore(1), 1, is_written=True)
     heard: list[bool] = []

@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 import pytest
 
-from magnetar.kafka.coordinators import shard as shards
-from magnetar.kafka.coordinators.batches import BATCH_BYTES
+from magnetar.coordination import stated_log
+from magnetar.coordination.batches import BATCH_BYTES
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.committing import COMMITS_AT_ONCE
 from magnetar.kafka.coordinators.facts import Committer, OffsetCommit
 from magnetar.kafka.coordinators.groups import GroupCoordinator, partition_of
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.records.batch import batches
 from magnetar.wire.kafka.errors import ErrorCode
 from tests.coordinators.test_coordinator import SETTINGS, SlowLog, stable_member, started
@@ -38,7 +38,7 @@ async def turns_while(work: Coroutine[Any, Any, T]) -> tuple[T, int]:
 
 async def test_others_have_their_turn_while_very_many_are_committed(groups: GroupCoordinator) -> None:
     told: list[int] = []
-    groups.telling.on_committed = lambda group, topic, partition, offset: told.append(partition)
+    groups.telling.on_committed[:] = [lambda group, topic, partition, offset: told.append(partition)]
     codes, turns = await turns_while(groups.commit("g", Committer(), commits(MANY), 9))
     assert codes == [ErrorCode.NONE] * MANY
     assert turns >= MANY // 10_000, "one for each batch of facts at the least"
@@ -62,7 +62,7 @@ async def test_who_listens_is_told_the_newest_last(groups: GroupCoordinator) -> 
         nonlocal rows
         told[partition], rows = offset, rows + 1
 
-    groups.telling.on_committed = note
+    groups.telling.on_committed[:] = [note]
     await groups.commit("g", Committer(), commits(MANY), 9)
     await groups.commit("g", Committer(), commits(10, offset=6), 9)
     await groups.delete_offsets("g", [("t", 11)])
@@ -76,10 +76,10 @@ async def test_a_listener_that_fails_is_told_what_comes_next(groups: GroupCoordi
     def fail(group: str, topic: str, partition: int, offset: int | None) -> None:
         raise ValueError("a listener's fault")
 
-    groups.telling.on_committed = fail
+    groups.telling.on_committed[:] = [fail]
     await groups.commit("g", Committer(), commits(MANY), 9)
     await asyncio.sleep(0.05)
-    groups.telling.on_committed = lambda group, topic, partition, offset: told.append(offset)
+    groups.telling.on_committed[:] = [lambda group, topic, partition, offset: told.append(offset)]
     await groups.commit("g", Committer(), commits(1, offset=8), 9)
     assert told == [8]
 
@@ -133,7 +133,7 @@ async def test_others_have_their_turn_while_a_log_is_written_anew(
     log: SlowLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what is committed meanwhile has the last word."""
-    monkeypatch.setattr(shards, "SNAPSHOT_FACTOR", 1)
+    monkeypatch.setattr(stated_log, "SNAPSHOT_FACTOR", 1)
     groups = await started(log)
     await groups.commit("g", Committer(), commits(MANY), 9)
     partition = partition_of("g", 50)
@@ -145,11 +145,11 @@ async def test_others_have_their_turn_while_a_log_is_written_anew(
         trimmed.set()
 
     monkeypatch.setattr(log, "trim", noted)
-    monkeypatch.setattr(shards, "SNAPSHOT_AFTER", 0)
-    groups._shards[partition]._compact_at = 0
+    monkeypatch.setattr(stated_log, "SNAPSHOT_AFTER", 0)
+    groups._shards[partition]._log._compact_at = 0
     await groups.commit("g", Committer(), commits(2, offset=6), 9)
     _, turns = await turns_while(trimmed.wait())
-    assert turns >= MANY // shards.SNAPSHOT_BATCH
+    assert turns >= MANY // stated_log.SNAPSHOT_BATCH
     await groups.close()
     again = await started(log)
     kept = again.committed("g")["t"]
@@ -164,7 +164,7 @@ async def test_what_was_committed_before_the_start_is_told_in_its_order(
     await groups.close()
     told: list[int] = []
     again = GroupCoordinator(log, SETTINGS)
-    again.telling.on_committed = lambda group, topic, partition, offset: told.append(partition)
+    again.telling.on_committed[:] = [lambda group, topic, partition, offset: told.append(partition)]
     await again.start()
     await again.loaded()
     await until(lambda: len(told) == MANY)

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
-from magnetar.broker.ownership import NotOwned, Owned
+from magnetar.cluster.ownership import NotOwned, Owned
+from magnetar.coordination.log import MemoryOffsetsLog
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.groups import GroupCoordinator, partition_of
-from magnetar.kafka.coordinators.log import MemoryOffsetsLog
 from magnetar.kafka.coordinators.offsets import Committer
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.metadata.errors import MetadataUnavailable
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.heartbeat_request import HeartbeatRequest
@@ -222,7 +222,7 @@ async def test_what_another_broker_kept_meanwhile_is_seen_and_told_of(
     await committed(other, "g", 6)
     await other.close()
     told: list[int | None] = []
-    groups.telling.on_committed = lambda group, topic, partition, offset: told.append(offset)
+    groups.telling.on_committed.append(lambda group, topic, partition, offset: told.append(offset))
     await get_back(groups, log)
     assert (await fetched(groups, "g"))["t"][0].offset == 6
     assert told == [6]

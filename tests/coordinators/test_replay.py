@@ -6,13 +6,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from magnetar.kafka.coordinators.caller import Caller
+from magnetar.coordination.caller import Caller
+from magnetar.coordination.decision import Action, Decision, Stated
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.decider import GroupsDecider
-from magnetar.kafka.coordinators.decision import Action, Decision, Stated
 from magnetar.kafka.coordinators.facts import Committer, OffsetCommit
 from magnetar.kafka.coordinators.group import ClassicGroup, GroupState
 from magnetar.kafka.coordinators.rebalance import join_key, session_key
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.wire.kafka.messages.heartbeat_request import HeartbeatRequest
 from magnetar.wire.kafka.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.kafka.coordinators.timers import TimerKey, Timers
+from magnetar.coordination.timers import TimerKey, Timers
 
 KEYS = [TimerKey("session", "g", str(number)) for number in range(4)]
 STEPS = st.one_of(

@@ -16,20 +16,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.broker.background import Background
-from magnetar.kafka.coordinators import shard as shards
-from magnetar.kafka.coordinators.batches import encode_stated, stated_in
+from magnetar.base.background import Background
+from magnetar.coordination import stated_log
+from magnetar.coordination.batches import encode_stated, stated_in
+from magnetar.coordination.decision import Fact, Marker, Transaction
+from magnetar.coordination.log import MemoryOffsetsLog
+from magnetar.coordination.refused import CoordinatorRefused
+from magnetar.coordination.shard import Shard
 from magnetar.kafka.coordinators.decider import GroupsDecider
-from magnetar.kafka.coordinators.decision import Fact, Marker, Transaction
 from magnetar.kafka.coordinators.facts import Committer, OffsetCommit
-from magnetar.kafka.coordinators.log import MemoryOffsetsLog
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.settings import GroupSettings
-from magnetar.kafka.coordinators.shard import Shard
 from magnetar.records.batch import CONTROL, TRANSACTIONAL, batches
 
 GROUPS, TOPICS = ("g", "h"), ("t", "u")
 Name = tuple[str, str, int]
+LATE_MS = 1 << 45
+"""When all offsets are too old."""
 
 names = st.tuples(st.sampled_from(GROUPS), st.sampled_from(TOPICS), st.integers(0, 1))
 producers = st.integers(1, 3)
@@ -40,6 +42,7 @@ steps = st.one_of(
     st.tuples(st.just("delete"), names),
     st.tuples(st.just("delete group"), st.sampled_from(GROUPS)),
     st.tuples(st.just("delete topic"), st.sampled_from(TOPICS)),
+    st.tuples(st.just("expire")),
     st.tuples(st.just("wait")),
     st.tuples(st.just("restart")),
 )
@@ -67,6 +70,11 @@ class Model:
         if committed:
             self.kept |= held
 
+    def expire(self) -> None:
+        """All is too old; what an open transaction has committed anew stays until that ends."""
+        waiting = {name for held in self.open.values() for name in held}
+        self.forget([name for name in self.kept if name not in waiting])
+
     def names(self) -> list[Name]:
         return list({*self.kept, *(name for held in self.open.values() for name in held)})
 
@@ -81,9 +89,9 @@ class SlowLog(MemoryOffsetsLog):
 def compacting(after: int) -> Iterator[None]:
     """Have logs compacted that are hardly longer than they must be, in as many steps as can be."""
     with (
-        mock.patch.object(shards, "SNAPSHOT_AFTER", after),
-        mock.patch.object(shards, "SNAPSHOT_FACTOR", 1),
-        mock.patch.object(shards, "SNAPSHOT_BATCH", 1),
+        mock.patch.object(stated_log, "SNAPSHOT_AFTER", after),
+        mock.patch.object(stated_log, "SNAPSHOT_FACTOR", 1),
+        mock.patch.object(stated_log, "SNAPSHOT_BATCH", 1),
     ):
         yield
 
@@ -142,6 +150,9 @@ def decide(decider: GroupsDecider, model: Model, offset: int, verb: str, about: 
             decision = offsets.delete_group(group)
             model.forget([name for name in model.names() if name[0] == group])
             return decision
+        case "expire", []:
+            model.expire()
+            return offsets.expire(LATE_MS)
         case _, [topic]:
             model.forget([name for name in model.names() if name[1] == topic])
             return offsets.delete_topic(topic)
@@ -230,3 +241,18 @@ def test_a_group_that_only_waits_for_a_transaction_is_there_when_it_ends() -> No
     decider.offsets.expire(1 << 60)
     decider.offsets.end_transaction(Marker(mine, True))
     assert decider.offsets.fetch("g")["t"][0].offset == 5
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_an_old_offset_stays_while_a_transaction_has_staged_another(is_committed: bool) -> None:
+    decider = GroupsDecider(GroupSettings(), lambda: "id")
+    offsets, mine = decider.offsets, Transaction(1, 0)
+    for group in GROUPS:
+        offsets.commit(group, Committer(), [OffsetCommit("t", bytes(16), 0, 5, -1, "")], 9, 0)
+    offsets.commit("g", Committer(), [OffsetCommit("t", bytes(16), 0, 77, -1, "")], 9, 1, transaction=mine)
+    offsets.expire(LATE_MS)
+    assert {group: kept.offsets["t"][0].offset for group, kept in decider.groups.items()} == {"g": 5}
+    offsets.end_transaction(Marker(mine, is_committed))
+    assert offsets.fetch("g")["t"][0].offset == (77 if is_committed else 5)
+    offsets.expire(LATE_MS)
+    assert not decider.groups

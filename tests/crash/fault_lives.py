@@ -22,8 +22,8 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
-from magnetar.admin.ledgers import verify
 from magnetar.cli import standalone
+from magnetar.doctor.ledgers import verify
 from magnetar.kafka import handler as _loaded_kafka  # noqa: F401  what forks need is loaded before
 from magnetar.ledger.files import checkpoints, journal
 from magnetar.pulsar import handler as _loaded_pulsar  # noqa: F401

@@ -67,6 +67,7 @@ def told_once(broker: BrokerProcess) -> bool:
     return sum("Nothing more is made durable" in line for line in broker.log_lines()) == 1
 
 
+@pytest.mark.slow
 def test_the_broker_ends_with_a_status_of_its_own_and_what_was_acknowledged_is_there(
     house: Path, plan: Plan, start_broker: Callable[..., BrokerProcess]
 ) -> None:
@@ -85,6 +86,7 @@ def test_the_broker_ends_with_a_status_of_its_own_and_what_was_acknowledged_is_t
     assert again.end() == 0
 
 
+@pytest.mark.slow
 def test_where_it_shall_go_on_it_serves_reads_and_says_that_it_is_not_well(
     house: Path, plan: Plan, start_broker: Callable[..., BrokerProcess]
 ) -> None:
@@ -112,6 +114,7 @@ def test_where_it_shall_go_on_it_serves_reads_and_says_that_it_is_not_well(
     assert broker.end() == STORAGE_FAILED
 
 
+@pytest.mark.slow
 def test_metadata_that_cannot_be_written_is_told_until_it_can(
     house: Path, plan: Plan, start_broker: Callable[..., BrokerProcess]
 ) -> None:

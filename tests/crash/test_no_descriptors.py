@@ -8,6 +8,8 @@ import socket
 import time
 from pathlib import Path
 
+import pytest
+
 from magnetar.wire.kafka.messages.api_versions_request import ApiVersionsRequest
 from tests.hostile.client import Wire
 from tests.process import BrokerProcess
@@ -16,6 +18,7 @@ LIMIT = 160
 SECONDS = 60
 
 
+@pytest.mark.slow
 def test_accepting_goes_on(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data") as broker:
         resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (LIMIT, LIMIT))

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.broker.core import NewTopic
-from magnetar.broker.service import BrokerService
-from magnetar.broker.settings import Settings
 from magnetar.kafka.handler import KafkaProtocolHandler
+from magnetar.node.broker import NewTopic
+from magnetar.node.service import BrokerService
 from magnetar.pulsar.handler import PulsarProtocolHandler
+from magnetar.settings.settings import Settings
 from tests.crowd.clients import (
     KINDS,
     PRODUCE,
@@ -105,6 +105,7 @@ async def prepare(service: BrokerService, place: Place) -> None:
     await pulsar_consumer(place, 100_000)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 async def test_a_crowd_of_every_kind(service: BrokerService, caplog: pytest.LogCaptureFixture) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 import yaml
 
-from magnetar.broker import setting_sources
 from magnetar.cli.broker import cluster_of
+from magnetar.node import setting_sources
 from magnetar.proxy.settings import ProxySettings
 
 ROOT = Path(__file__).parent.parent.parent
@@ -221,6 +221,32 @@ def verified(unit: Path) -> str:
         ["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True
     )
     return "\n".join(line for line in done.stderr.splitlines() if unit.name in line)
+
+
+def exposure(unit: Path) -> float:
+    """Return how exposed systemd takes a unit to be, 0 to 10."""
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("there is no systemd here")
+    done = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", "--no-pager", str(unit)],
+        capture_output=True,
+        text=True,
+    )
+    if "unrecognized option" in done.stderr:
+        pytest.skip("this systemd looks at units that run only")
+    found = re.search(r"exposure level for \S+: ([0-9.]+)", done.stdout)
+    assert found is not None, done.stdout + done.stderr
+    return float(found[1])
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_a_unit_may_do_little_besides_its_work(unit: Path, tmp_path: Path) -> None:
+    assert exposure(unit) <= 2.0
+    open_to_much = tmp_path / unit.name
+    open_to_much.write_text(
+        re.sub(r"(?m)^(SystemCallFilter|CapabilityBoundingSet)=.*\n", "", unit.read_text())
+    )
+    assert exposure(open_to_much) > 2.0
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)

@@ -22,15 +22,18 @@ def classes(path: Path) -> Iterator[str]:
             yield node.name
 
 
+@pytest.mark.slow
 def test_a_class_name_stands_for_one_class() -> None:
+    # `magnetar.testing` is for users, who know no other class here: its names are theirs.
     places = defaultdict(list)
     for path in SOURCES:
-        for name in classes(path):
+        for name in () if "testing" in path.parts else classes(path):
             places[name].append(str(path.relative_to(ROOT)))
     assert len(places) > 500
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["Give ", "Gives "])
 def test_what_a_function_returns_is_said_so(word: str) -> None:
     found = [

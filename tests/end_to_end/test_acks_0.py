@@ -57,6 +57,7 @@ def stored(broker: BrokerProcess, topic: str, wanted: int) -> int:
     return count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 10_000], ids=["single-records", "batches"])
 def test_all_that_librdkafka_sends_is_stored(broker: BrokerProcess, batch: int) -> None:
     topic = made(broker, f"librdkafka-{batch}")

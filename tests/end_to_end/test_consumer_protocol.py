@@ -106,6 +106,7 @@ def assigned(crew: Iterable[Consumer]) -> list[int]:
     return sorted(each.partition for member in crew for each in member.assignment())
 
 
+@pytest.mark.slow
 def test_members_share_a_topic_and_take_over_from_each_other(quick: BrokerProcess) -> None:
     fill(quick.address, "shared")
     seen: Counter[bytes] = Counter()
@@ -151,6 +152,7 @@ def test_a_group_goes_on_where_it_committed_whichever_protocol_its_members_speak
     assert max(seen.values()) == 1
 
 
+@pytest.mark.slow
 def test_a_killed_broker_finds_its_members_again(
     start_broker: Callable[..., BrokerProcess], tmp_path: Path
 ) -> None:
@@ -217,6 +219,7 @@ def test_a_stranger_may_not_commit_for_a_group_with_members(quick: BrokerProcess
     member.close()
 
 
+@pytest.mark.slow
 def test_a_group_has_settings_of_its_own_and_keeps_them(
     start_broker: Callable[..., BrokerProcess], tmp_path: Path
 ) -> None:

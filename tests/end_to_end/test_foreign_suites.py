@@ -68,8 +68,8 @@ def kafkas_jars() -> None:
 @pytest.mark.timeout(1500)
 @pytest.mark.usefixtures("kafkas_jars")
 @pytest.mark.parametrize("check", ["word_count", "files", "move"])
-def test_kafkas_applications_lose_nothing(check: str) -> None:
-    run("run_apps.py", "--magnetar", "--check", check)
+def test_kafkas_applications_lose_nothing(check: str, tmp_path: Path) -> None:
+    run("run_apps.py", "--magnetar", "--check", check, "--json", tmp_path / "apps.json")
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ SOME = [Seen(b"%d" % n, b"value %d" % n) for n in range(100)]
 MORE = [Seen(b"%d" % n, b"value %d" % n) for n in range(100, 150)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["SIGTERM", "SIGINT", "kill -9"])
 def test_a_restart_keeps_everything(start_broker: Start, tmp_path: Path, ending: str) -> None:
     first = start_broker(tmp_path / "data", *NO_DELAY)
@@ -118,6 +119,7 @@ def test_wrong_settings_are_refused(
     assert "Traceback" not in refusal.value.complaint
 
 
+@pytest.mark.slow
 def test_a_taken_port_is_told_in_one_line(start_broker: Start, tmp_path: Path) -> None:
     first = start_broker()
     with pytest.raises(BrokerDidNotStart) as refusal:
@@ -134,6 +136,7 @@ def test_a_directory_that_cannot_be_written_is_told_in_one_line(start_broker: St
     assert "Traceback" not in refusal.value.complaint
 
 
+@pytest.mark.slow
 def test_listening_to_the_network_without_authentication_warns(start_broker: Start, tmp_path: Path) -> None:
     open_to_all = start_broker(tmp_path / "open", kafka="0.0.0.0:0")
     assert sum("OPEN TO THE NETWORK" in line for line in open_to_all.log_lines()) == 1

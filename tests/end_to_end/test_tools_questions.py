@@ -77,6 +77,7 @@ def described(broker: BrokerProcess, *topics: TopicRequest) -> dict[str, list[Pa
     return {topic.name: topic.partitions for topic in answer.topics}
 
 
+@pytest.mark.slow
 def test_a_partition_tells_its_idempotent_producers_before_and_after_kill_9(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data") as broker:
         for last in (4, 2):

@@ -297,6 +297,7 @@ def pulsar_name(topic: str) -> str:
     return f"persistent://{topic}" if "/" in topic else f"persistent://public/default/{topic}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 async def test_nothing_acknowledged_is_lost_doubled_or_reordered(seed: int) -> None:
     await World(seed).run()

@@ -118,6 +118,7 @@ class World:
         return found
 
 
+@pytest.mark.slow
 async def test_what_was_committed_is_found_again() -> None:
     refused = 0
     for seed in range(8):
@@ -148,6 +149,7 @@ def finds_one_entry_less_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LateStore, "fence", cut_short)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plant", [acknowledges_what_is_on_its_way, finds_one_entry_less_at_the_end])
 async def test_planted_bugs_are_found(plant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)

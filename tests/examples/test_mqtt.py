@@ -126,6 +126,7 @@ def consumed(broker: BrokerProcess, topic: str, count: int) -> list[Any]:
     return found
 
 
+@pytest.mark.slow
 def test_what_a_stock_client_publishes_kafkas_consumers_read(broker: BrokerProcess) -> None:
     with Client(broker, "sensor") as client:
         properties = paho.Properties(paho.PacketTypes.PUBLISH)
@@ -141,6 +142,7 @@ def test_what_a_stock_client_publishes_kafkas_consumers_read(broker: BrokerProce
     assert sorted(found[-1].headers()) == [("mqtt.content-type", b"text/plain"), ("unit", b"K")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("qos", [0, 1])
 def test_what_kafkas_producers_send_a_stock_client_hears(broker: BrokerProcess, qos: int) -> None:
     topic = f"orders.of-{qos}"
@@ -317,6 +319,7 @@ def test_a_silent_client_is_let_go_of(broker: BrokerProcess) -> None:
         assert hear(wire).reason_code == 0x8D
 
 
+@pytest.mark.slow
 def test_what_came_before_the_end_is_stored_and_clients_are_told(installed: Path, tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", *MQTT) as broker, raw(broker) as wire:
         count = 500
@@ -347,6 +350,7 @@ _SECURED = (
 )
 
 
+@pytest.mark.slow
 def test_the_brokers_authentication_and_grants_count(installed: Path, tmp_path: Path) -> None:
     options = [word for each in _SECURED for word in ("--set", each)]
     with BrokerProcess(tmp_path / "data", *options, kafka=None) as broker:

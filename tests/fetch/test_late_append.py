@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.settings import Settings
 from magnetar.kafka.context import Software
-from magnetar.kafka.fetch_sessions import FetchedPartition
 from magnetar.kafka.handlers import fetch as fetching
 from magnetar.kafka.handlers.fetch import fetch
 from magnetar.kafka.login import AuthenticationRequired
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.request_figures import Requests
-from magnetar.kafka.wakeups import Wakeups
 from magnetar.ledger.memory import MemoryEngine
 from magnetar.ledger.port import LedgerPolicy
+from magnetar.serving.fetch_sessions import FetchedPartition
+from magnetar.serving.wakeups import Wakeups
+from magnetar.settings.settings import Settings
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest
 from tests.accounts import account
@@ -58,7 +58,7 @@ async def test_an_append_during_the_first_read_is_not_missed() -> None:
         software=Software(),
         kafka=SimpleNamespace(
             fetch_sessions=SimpleNamespace(resolve=lambda request, named, owner: (None, [ask], 0)),
-            partitions=SimpleNamespace(opened=lambda name, topic_id, index: partition),
+            partitions=SimpleNamespace(ahead=None, opened=lambda name, topic_id, index: partition),
             broker=SimpleNamespace(settings=Settings(), memory=account().budget),
             wakeups=Wakeups(),
             requests=Requests(),
@@ -87,7 +87,7 @@ async def parked(**named: Any) -> tuple[Any, Any, Any]:
         software=Software(),
         kafka=SimpleNamespace(
             fetch_sessions=SimpleNamespace(resolve=lambda request, named, owner: (None, [ask], 0)),
-            partitions=SimpleNamespace(opened=lambda name, topic_id, index: partition),
+            partitions=SimpleNamespace(ahead=None, opened=lambda name, topic_id, index: partition),
             broker=SimpleNamespace(settings=Settings(), memory=account().budget),
             wakeups=Wakeups(),
             requests=Requests(),

@@ -6,11 +6,11 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from magnetar.broker.topic_config import TopicConfig
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.ledger.memory import MemoryEngine
 from magnetar.ledger.port import LedgerPolicy
 from magnetar.records.batch import PlainRecord, encode_batch
+from magnetar.topics.topic_config import TopicConfig
 from tests.admin.house import drafted
 from tests.ledger.entries import prepared
 

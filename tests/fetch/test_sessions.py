@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from magnetar.broker.memory import Account, MemoryBudget
-from magnetar.kafka.fetch_sessions import (
+from magnetar.serving.fetch_sessions import (
     MAX_SESSION_ROWS,
     ROW_BYTES,
     UNUSED_S,
@@ -11,6 +10,7 @@ from magnetar.kafka.fetch_sessions import (
     FetchSessions,
     asks_of,
 )
+from magnetar.serving.memory import Account, MemoryBudget
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 

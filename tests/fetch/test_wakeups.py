@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.broker.service import BrokerService
-from magnetar.broker.settings import Settings
 from magnetar.kafka.connection import KafkaConnection
-from magnetar.kafka.eager import Eager
 from magnetar.kafka.handler import KafkaProtocolHandler
-from magnetar.kafka.wakeups import MAX_FIRST, Wakeup, Wakeups
+from magnetar.node.service import BrokerService
 from magnetar.records.compression import Buffer
+from magnetar.serving.eager import Eager
+from magnetar.serving.wakeups import MAX_FIRST, Wakeup, Wakeups
+from magnetar.settings.settings import Settings
 from magnetar.wire.kafka.frames import KafkaFrameReader
 from magnetar.wire.kafka.message import Message
 from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic

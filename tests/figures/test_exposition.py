@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from magnetar.broker import exposition
-from magnetar.broker.auth import Access
-from magnetar.broker.exposition import exposed
-from magnetar.broker.figures import (
+from magnetar.auth import Access
+from magnetar.figures import exposition
+from magnetar.figures.exposition import exposed
+from magnetar.figures.figures import (
     Family,
     Figures,
     FigureTable,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.errors import InvalidPolicy
+from magnetar.base.errors import InvalidPolicy
 from magnetar.kafka.errors import code_for
 from magnetar.kafka.partitions import conversions
 from magnetar.kafka.partitions.conversions import BatchConversions
@@ -269,7 +269,7 @@ def test_a_broker_that_converts_nothing_loads_no_compiler() -> None:
     import subprocess
 
     code = (
-        "import sys; import magnetar.kafka.handler, magnetar.broker.service, magnetar.records.pulsar_entries; "
+        "import sys; import magnetar.kafka.handler, magnetar.node.service, magnetar.records.pulsar_entries; "
         "print([name for name in ('numba', 'numpy', 'llvmlite') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar.broker.topic_config import ENTRY_FORMATS
 from magnetar.records.batch import HEADER_BYTES as HEAD
 from magnetar.records.batch import (
     LOG_APPEND_TIME,
@@ -23,6 +22,7 @@ from magnetar.records.entry import broker_entry_head
 from magnetar.records.pulsar_entries import open_send, to_kafka
 from magnetar.records.pulsar_metadata import TIMESTAMP_PROPERTY, MessageMetadata, encode_metadata
 from magnetar.records.pulsar_plain import framed_message
+from magnetar.topics.topic_config import ENTRY_FORMATS
 from tests.admin.house import House, drafted
 
 NOW = 1_700_000_000_000
@@ -59,6 +59,27 @@ async def test_readers_find_nothing_earlier(tmp_path: Path, entry_format: str, s
             earliest = min(record.timestamp for record in found)
             assert index.earliest[-1] == earliest
             assert stamped or earliest == min(times)
+
+
+@pytest.mark.parametrize("entry_format", ENTRY_FORMATS)
+async def test_offsets_are_found_by_time_where_the_client_left_out_the_latest(
+    tmp_path: Path, entry_format: str
+) -> None:
+    """As Sarama does: all its batches say that the latest time of their records is -1."""
+    async with House(tmp_path / "data") as house:
+        partition = await house.topic()
+        partition.topic.config = type(partition.topic.config)(entry_format=entry_format)
+        for first in (0, 10):
+            batch = encode_batch([PlainRecord(b"k", b"v", (), NOW + first + i) for i in range(10)])
+            sent = seal(read_header(batch)._replace(max_timestamp=-1), batch[HEAD:])
+            *_, durable = partition.produce(await drafted(partition, memoryview(sent)))
+            if durable is not None:
+                await durable
+        for at, wanted in ((0, 9), (7, 9), (9, 9), (10, 19), (15, 19), (19, 19), (20, None)):
+            found = await partition.log.find_by_time(NOW + at)
+            assert (found and found.last_offset) == wanted, at
+        last = (await partition.read(10, 1 << 20))[0][-1]
+        assert read_header(last).max_timestamp == NOW + 19
 
 
 @settings(max_examples=200, deadline=None)

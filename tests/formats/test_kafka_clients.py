@@ -13,7 +13,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from magnetar.broker.topic_config import ENTRY_FORMATS
+from magnetar.topics.topic_config import ENTRY_FORMATS
 from tests.end_to_end.clients import CONSUMERS, Seen, consume_confluent, produce_confluent
 from tests.process import BrokerProcess
 
@@ -90,6 +90,7 @@ def test_offsets_times_and_seeks_are_those_of_format_kafka(broker: BrokerProcess
     consumer.close()
 
 
+@pytest.mark.slow
 def test_the_broker_may_be_told_the_format_as_kop_calls_it(start_broker, tmp_path) -> None:  # type: ignore[no-untyped-def]
     broker = start_broker(tmp_path / "data", "--set", "entryFormat=pulsar")
     produce_confluent(broker.address, "topic", RECORDS)

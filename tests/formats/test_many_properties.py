@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.broker import producer_log
 from magnetar.kafka.partitions.conversions import convert
 from magnetar.ledger import looking
 from magnetar.ledger.port import StoredEntry
+from magnetar.logs import producer_log
 from magnetar.records.check import TakesLong
 from magnetar.records.conversion import use_machine_code
 from magnetar.records.entry import broker_entry_head
@@ -88,6 +88,9 @@ class Stored:
     def __init__(self, entries: list[StoredEntry]) -> None:
         self.entries = entries
         self.log_end_offset = self.high_watermark = len(entries)
+
+    def ledgers(self) -> tuple[()]:
+        return ()
 
     async def read(self, offset: int, *, max_bytes: int) -> list[StoredEntry]:
         return self.entries[offset:]

@@ -8,11 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.process import BrokerProcess
 
 PAGE = Path(__file__).parents[2] / "docs" / "entry-formats.md"
 
 
+@pytest.mark.slow
 def test_the_commands_on_the_page(broker: BrokerProcess) -> None:
     block = re.search(r"```\n(magnetar topic create.*?)```", PAGE.read_text(), re.DOTALL)
     assert block is not None

@@ -45,6 +45,7 @@ def full(topic: str) -> str:
     return f"persistent://public/default/{topic}-partition-0"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("batching", [False, True])
 def test_kafka_reads_what_a_pulsar_client_wrote(
@@ -190,6 +191,7 @@ def read_large(both: BrokerProcess, topic: str, count: int, offset: int = 0) -> 
     return found
 
 
+@pytest.mark.slow
 def test_chunks_of_a_large_message_come_as_one_record(both: BrokerProcess, client: pulsar.Client) -> None:
     """Two producers at once, so that their chunks may lie among each other's; also read from the middle of chunks."""
     create(both, "chunked")

@@ -9,11 +9,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from magnetar.broker.core import Broker
-from magnetar.broker.settings import Settings
 from magnetar.kafka.group_configs import GroupConfigStore
 from magnetar.kafka.listeners import parse_listeners
 from magnetar.metadata import MemoryStore, MetadataStore
+from magnetar.node.broker import Broker
+from magnetar.settings.settings import Settings
 from magnetar.wire.kafka.message import Message
 from tests.broker.engine import NoLedgers
 
@@ -32,8 +32,10 @@ class Client:
         name = re.sub(r"(?<!^)(?=[A-Z])", "_", type(request).__name__.removesuffix("Request")).lower()
         handler = getattr(importlib.import_module(f"magnetar.kafka.handlers.{name}"), name)
         context = SimpleNamespace(
+            access=None,
             api_version=version,
             shows=lambda topic: True,
+            is_stranger=False,
             software=SimpleNamespace(name=""),
             listener=parse_listeners(self.broker.settings)[0],
             kafka=SimpleNamespace(

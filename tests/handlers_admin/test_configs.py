@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.broker.kafka_dynamic_settings import SHOWN_WHEN_SET, WITHOUT_EFFECT
-from magnetar.broker.ownership import BrokerInfo
-from magnetar.broker.settings import Settings
+from magnetar.cluster.ownership import BrokerInfo
+from magnetar.settings.kafka_dynamic import SHOWN_WHEN_SET, WITHOUT_EFFECT
+from magnetar.settings.settings import Settings
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages import alter_configs_request as replacing
 from magnetar.wire.kafka.messages import incremental_alter_configs_request as changing

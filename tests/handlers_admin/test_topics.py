@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.broker.topic import MAX_NEW_PARTITIONS
+from magnetar.topics.just_deleted import REMEMBERED_S, WITHHELD_S, JustDeleted
+from magnetar.topics.names import INTERNAL_TOPICS
+from magnetar.topics.topic import MAX_NEW_PARTITIONS
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.create_partitions_request import (
     CreatePartitionsAssignment,
@@ -326,22 +328,76 @@ async def test_metadata_of_what_is_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", range(14))
-async def test_a_topic_is_unknown_in_the_answer_that_makes_it_as_on_kafka(
-    tmp_path: Path, version: int
-) -> None:
+async def test_a_new_topic_is_in_the_answer_that_makes_it(tmp_path: Path, version: int) -> None:
+    """A consumer that joins its group before the topic exists looks at this answer alone, if it is kafka-go's."""
     kafka = await client(tmp_path, num_partitions="3")
     named = MetadataRequestTopic
     wanted = [named(name="new"), named(name="a/b"), named(name="__consumer_offsets")]
     asked = MetadataRequest(topics=wanted, allow_auto_topic_creation=True)
     told = (await kafka.ask(asked, version)).topics
     assert [(t.name, E(t.error_code), len(t.partitions)) for t in told] == [
-        ("new", E.UNKNOWN_TOPIC_OR_PARTITION, 0),
+        ("new", E.NONE, 3),
         ("a/b", E.INVALID_TOPIC_EXCEPTION, 0),
-        ("__consumer_offsets", E.UNKNOWN_TOPIC_OR_PARTITION, 0),
+        ("__consumer_offsets", E.NONE, kafka.broker.internal_partitions("__consumer_offsets")),
     ]
+    assert all(row.error_code == 0 and row.leader_id >= 0 for topic in told for row in topic.partitions)
     if version >= 1:
         assert [topic.is_internal for topic in told] == [False, False, True]
     assert await metadata_of(kafka, named(name="new"), create=True, version=version) == [("new", E.NONE, 3)]
+
+
+@pytest.mark.parametrize("version", [0, 4, 12, 13])
+async def test_a_topic_that_was_just_deleted_is_unknown_first_and_as_long_as_on_kafka(
+    tmp_path: Path, version: int
+) -> None:
+    """Who has deleted a topic waits until it is gone, and may make it anew by asking."""
+    kafka, now_s = await client(tmp_path), 1000.0
+    kafka.broker.just_deleted = JustDeleted(lambda: now_s)
+    unknown, there = [("t", E.UNKNOWN_TOPIC_OR_PARTITION, 0)], [("t", E.NONE, 1)]
+
+    async def look() -> list[tuple]:
+        return await metadata_of(kafka, MetadataRequestTopic(name="t"), create=True, version=version)
+
+    await kafka.broker.create_topic("t", 1)
+    assert await look() == there
+    await kafka.broker.delete_topic("t")
+    assert await look() == unknown
+    now_s += WITHHELD_S - 0.001
+    assert await look() == unknown
+    made = kafka.broker.topic("t")
+    if version >= 12:
+        by_id = MetadataRequestTopic(name=None, topic_id=made.topic_id)
+        assert (await metadata_of(kafka, by_id))[0][1] == E.UNKNOWN_TOPIC_ID
+        assert (await kafka.ask(MetadataRequest(topics=None))).topics == []
+    now_s += 0.002
+    assert await look() == there
+    await kafka.broker.delete_topic("t")
+    now_s += REMEMBERED_S + 0.001
+    assert await look() == there, "nobody waits any more"
+    await kafka.broker.delete_topic("t")
+    await kafka.broker.create_topic("t", 1)
+    assert await look() == there, "nobody made it by asking"
+
+
+async def test_that_a_topic_exists_is_said_before_all_else_as_on_kafka(tmp_path: Path) -> None:
+    kafka = await client(tmp_path)
+    await kafka.broker.create_topic("t", 1)
+    exists = E.TOPIC_ALREADY_EXISTS
+    for name in (*INTERNAL_TOPICS, "t"):
+        if name in INTERNAL_TOPICS:
+            await kafka.broker.create_internal(name)
+        for asked in (
+            wanted(name),
+            wanted(name, 0),
+            wanted(name, 99, 7),
+            wanted(name, configs={"no.such": "1"}),
+            wanted(name, -1, -1, assignments={0: [99]}),
+            wanted(name, 3, 1, assignments={1: [99]}),
+        ):
+            for dry in (False, True):
+                assert await create(kafka, asked, dry=dry) == [
+                    (name, exists, f"Topic '{name}' already exists.")
+                ]
 
 
 async def test_namespaces_that_are_not_allowed_stay_unseen(tmp_path: Path) -> None:
@@ -386,6 +442,7 @@ async def test_authorized_operations_come_when_asked_for(tmp_path: Path) -> None
     assert (told.topics[0].topic_authorized_operations, told.cluster_authorized_operations) == (3576, 8096)
 
 
+@pytest.mark.slow
 async def test_ten_thousand_topics_are_told_at_once(tmp_path: Path) -> None:
     kafka = await client(tmp_path)
     for start in range(0, 10_000, 1000):

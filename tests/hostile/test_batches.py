@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from magnetar.broker.names import CONSUMER_OFFSETS
-from magnetar.broker.some_lines import MOST
+from magnetar.base.some_lines import MOST
 from magnetar.records.batch import HEADER_BYTES, BatchHeader, PlainRecord, encode_batch, read_header, seal
 from magnetar.records.compression import Codec, compress
 from magnetar.records.varint import encode_zigzag
+from magnetar.topics.names import CONSUMER_OFFSETS
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.create_topics_request import (
     CreatableTopic,
@@ -113,6 +113,7 @@ def test_a_batch_beyond_the_topics_limit(wire: Wire, topic: str) -> None:
     assert produce(wire, topic, batch).error_code == ErrorCode.MESSAGE_TOO_LARGE
 
 
+@pytest.mark.slow
 def test_bombs_leave_no_memory_behind(target: BrokerProcess, wire: Wire, topic: str) -> None:
     batch = bomb(Codec.zstd, 60 << 20)
     produce(wire, topic, batch)
@@ -124,6 +125,7 @@ def test_bombs_leave_no_memory_behind(target: BrokerProcess, wire: Wire, topic: 
     assert target.resident_bytes - before < 16 << 20
 
 
+@pytest.mark.slow
 def test_a_batch_that_takes_long_to_check_holds_up_nobody(
     target: BrokerProcess, wire: Wire, topic: str
 ) -> None:

@@ -14,13 +14,13 @@ from random import Random
 
 import pytest
 
-from magnetar.broker.service import BrokerService
-from magnetar.broker.settings import Settings
 from magnetar.kafka.connection import KafkaConnection
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.handlers import ROUTES, Route
+from magnetar.node.service import BrokerService
 from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.records.compression import Buffer
+from magnetar.settings.settings import Settings
 from magnetar.wire.kafka.frames import KafkaFrameReader
 from magnetar.wire.kafka.header import RequestHeader, encode_request_header
 from magnetar.wire.kafka.messages import request_class

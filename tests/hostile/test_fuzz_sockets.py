@@ -25,6 +25,7 @@ HEARD_S = 0.05
 """How long a client listens to what may never come."""
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(0)  # it takes as long as it is told to
 def test_damaged_conversations_over_sockets(tmp_path: Path) -> None:
     random = Random(SEED)

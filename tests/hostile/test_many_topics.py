@@ -10,7 +10,7 @@ import pytest
 
 from magnetar.kafka.coordinators.bounds import MOST_TOPICS
 from magnetar.kafka.handlers.describe_user_scram_credentials import MOST_USERS
-from magnetar.kafka.pace import MOST_AGAIN, told_of
+from magnetar.serving.pace import MOST_AGAIN, told_of
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.message import Message
 from magnetar.wire.kafka.messages import alter_configs_request as replacing

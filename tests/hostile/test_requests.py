@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.names import CONSUMER_OFFSETS
 from magnetar.kafka.handlers import ROUTES
+from magnetar.topics.names import CONSUMER_OFFSETS
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages import request_class
 from magnetar.wire.kafka.messages.create_topics_request import (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from magnetar.ledger.cursor_keeper import CursorKeeper
-from magnetar.ledger.cursors import CursorLedgers
+from magnetar.ledger.cursors.keeper import CursorKeeper
+from magnetar.ledger.cursors.kept import KeptCursors
+from magnetar.ledger.cursors.store import CursorLedgers
 from magnetar.ledger.errors import LedgerNotFound
-from magnetar.ledger.kept_cursors import KeptCursors
 from magnetar.ledger.port import ManagedLedger, Position, wall_clock_ms
 from magnetar.metadata import MetadataStore
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
-from magnetar.ledger.disk import RealDisk
+from magnetar.ledger.files.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.port import Flush, LedgerPolicy
 from magnetar.metadata import SqliteStore

@@ -11,9 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from magnetar.ledger.cursor import BEFORE_FIRST, Cursor, Start
-from magnetar.ledger.cursor_info import CursorInfo, cursor_path, decode_cursor, encode_cursor
+from magnetar.ledger.cursors.cursor import BEFORE_FIRST, Cursor, Start
 from magnetar.ledger.errors import LedgerCorrupt, LedgerFenced, LedgerNotFound, StorageFailed
+from magnetar.ledger.formats.cursor_info import CursorInfo, cursor_path, decode_cursor, encode_cursor
 from magnetar.ledger.memory import MemoryDisk, MemoryEngine
 from magnetar.ledger.port import Flush, LedgerPolicy, ManagedLedger, Position
 from magnetar.metadata import (

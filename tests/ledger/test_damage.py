@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.admin.ledgers import Gravity, Report, verify
+from magnetar.doctor.ledgers import Gravity, Report, verify
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.files import journal
 from magnetar.metadata import MetadataError
@@ -42,6 +42,7 @@ def test_a_whole_directory_has_no_findings(closed: Path) -> None:
     assert not report.live
 
 
+@pytest.mark.slow
 def test_any_flipped_byte_is_named_or_changes_nothing(closed: Path, due: Content, tmp_path: Path) -> None:
     seed = int(os.environ.get("MAGNETAR_SEED", str(random.randrange(1 << 30))))
     dice = random.Random(seed)

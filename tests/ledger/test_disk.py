@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from magnetar.ledger import disk
-from magnetar.ledger.disk import RealDisk
+from magnetar.ledger.files import disk
+from magnetar.ledger.files.disk import RealDisk
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.ledger.disk import File, JournalFile, RealDisk, RealFile
+from magnetar.ledger.files.disk import File, JournalFile, RealDisk, RealFile
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.memory import MemoryDisk, MemoryEngine
 from magnetar.metadata import MemoryStore, SqliteStore

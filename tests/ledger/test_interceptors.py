@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.ledger.disk import RealDisk
+from magnetar.ledger.files.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.port import Flush, LedgerPolicy, ManagedLedger
 from magnetar.metadata import MemoryStore

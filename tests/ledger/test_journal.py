@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.ledger.disk import BLOCK_BYTES, JournalFile
 from magnetar.ledger.errors import LedgerCorrupt, StorageFailed
 from magnetar.ledger.files import journal as journal_module
+from magnetar.ledger.files.disk import BLOCK_BYTES, JournalFile
 from magnetar.ledger.files.journal import Journal
 from magnetar.ledger.files.journal_rounds import journaled, records_of
 from magnetar.ledger.memory import MemoryDisk

@@ -9,12 +9,12 @@ from random import Random
 
 import pytest
 
-from magnetar.ledger.disk import File, RealDisk, RealFile
 from magnetar.ledger.errors import StorageFailed
 from magnetar.ledger.files import checkpoints
+from magnetar.ledger.files.disk import File, RealDisk, RealFile
 from magnetar.ledger.files.engine import FilesEngine
-from magnetar.ledger.files.layout import index_path
-from magnetar.ledger.files.sparse import SparseIndex
+from magnetar.ledger.formats.layout import index_path
+from magnetar.ledger.formats.sparse import SparseIndex
 from magnetar.ledger.port import Flush, LedgerPolicy
 from magnetar.metadata import MemoryStore
 from tests.ledger.entries import append_durably, read_all

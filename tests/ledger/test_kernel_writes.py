@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.ledger import kernel_writes
-from magnetar.ledger.disk import BLOCK_BYTES, RealDisk
 from magnetar.ledger.errors import StorageFailed
+from magnetar.ledger.files import kernel_writes
+from magnetar.ledger.files.disk import BLOCK_BYTES, RealDisk
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.files.journal_rounds import journaled, records_of
-from magnetar.ledger.kernel_writes import KernelWrites
+from magnetar.ledger.files.kernel_writes import KernelWrites
 from magnetar.ledger.port import Flush, LedgerPolicy
 from magnetar.metadata import MemoryStore
 from tests.ledger.entries import prepared

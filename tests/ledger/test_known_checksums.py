@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from magnetar.ledger.disk import RealDisk
 from magnetar.ledger.errors import LedgerCorrupt
+from magnetar.ledger.files.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.port import AppendInterceptor, Flush, LedgerPolicy, ManagedLedger, Pending
 from magnetar.metadata import MemoryStore

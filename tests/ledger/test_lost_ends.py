@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.ledger.cursor import Start
-from magnetar.ledger.disk import RealDisk
+from magnetar.ledger.cursors.cursor import Start
+from magnetar.ledger.files.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
-from magnetar.ledger.files.layout import HEADER_BYTES, ledger_path
+from magnetar.ledger.formats.layout import HEADER_BYTES, ledger_path
 from magnetar.ledger.port import Flush, LedgerPolicy, ManagedLedger, Position
 from magnetar.metadata import MemoryStore
 from magnetar.records.batch import decode_records

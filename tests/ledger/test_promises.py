@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.ledger.cursor import Start
-from magnetar.ledger.disk import File, RealDisk, RealFile
+from magnetar.ledger.cursors.cursor import Start
 from magnetar.ledger.errors import LedgerCorrupt, StorageFailed
 from magnetar.ledger.files import walk
+from magnetar.ledger.files.disk import File, RealDisk, RealFile
 from magnetar.ledger.files.engine import FilesEngine
-from magnetar.ledger.files.layout import FRAME_BYTES, index_path, ledger_path
-from magnetar.ledger.files.sparse import SparseIndex
-from magnetar.ledger.info import path_of
+from magnetar.ledger.formats.info import path_of
+from magnetar.ledger.formats.layout import FRAME_BYTES, index_path, ledger_path
+from magnetar.ledger.formats.sparse import SparseIndex
 from magnetar.ledger.port import Flush, LedgerPolicy
 from magnetar.metadata import MemoryStore, SqliteStore
 from magnetar.records.compression import Buffer

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.ledger.disk import RealDisk
 from magnetar.ledger.files import checkpoints
+from magnetar.ledger.files.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
-from magnetar.ledger.files.layout import index_path
 from magnetar.ledger.files.recovery import kept_index
+from magnetar.ledger.formats.layout import index_path
 from magnetar.ledger.port import Flush, LedgerPolicy
 from magnetar.metadata import SqliteStore
 from tests.ledger.directory import with_engine

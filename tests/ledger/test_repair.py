@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from magnetar.admin.errors import AdminError, NotThere
-from magnetar.admin.ledgers import Gravity, verify
-from magnetar.admin.ledgers_dump import dump
-from magnetar.admin.ledgers_repair import repair
-from magnetar.ledger.cursor import Start
+from magnetar.doctor.ledgers import Gravity, verify
+from magnetar.doctor.ledgers_dump import dump
+from magnetar.doctor.ledgers_repair import repair
+from magnetar.ledger.cursors.cursor import Start
 from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
 from magnetar.ledger.files.engine import FilesEngine
-from magnetar.ledger.files.layout import index_path, ledger_path
+from magnetar.ledger.formats.layout import index_path, ledger_path
 from magnetar.ledger.port import Position
 from magnetar.metadata import DirectoryLock
 from magnetar.metadata.seal import Seal, decode_seal, encode_seal

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import re
 import shutil
 from pathlib import Path
 
-from magnetar.ledger.disk import RealDisk
+import pytest
+
+from magnetar.ledger.files.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
-from magnetar.ledger.files.layout import HEADER_BYTES, ledger_path
+from magnetar.ledger.formats.layout import HEADER_BYTES, ledger_path
 from magnetar.ledger.port import Flush, LedgerPolicy, StoredEntry
 from magnetar.metadata import SqliteStore
 from tests.ledger.directory import with_engine
@@ -58,3 +62,15 @@ def test_a_ledger_that_lost_all_has_its_header_and_entries_again(tmp_path: Path)
         assert len(with_engine(copy, _content)) == 5
         found = (copy / path.relative_to(tmp_path / "copy")).read_bytes()
         assert found[HEADER_BYTES : len(whole)] == whole[HEADER_BYTES:]
+
+
+def test_the_log_says_how_much_it_was_and_how_long_it_took(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = killed(tmp_path / "data", tmp_path / "copy")
+    size = path.stat().st_size - HEADER_BYTES
+    with caplog.at_level(logging.INFO, "magnetar.ledger"):
+        with_engine(tmp_path / "copy", _content)
+    (told,) = [each.getMessage() for each in caplog.records if "replayed" in each.getMessage()]
+    words = rf"journal replayed: {size} bytes of 1 ledgers in \d+\.\d\d s, the reading of 1 files included"
+    assert re.fullmatch(words, told)

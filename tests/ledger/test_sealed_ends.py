@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.ledger.disk import File, RealDisk, RealFile
+from magnetar.ledger.files.disk import File, RealDisk, RealFile
 from magnetar.ledger.files.engine import FilesEngine
-from magnetar.ledger.info import decode_info, encode_info, path_of
+from magnetar.ledger.formats.info import decode_info, encode_info, path_of
 from magnetar.ledger.port import Flush, LedgerPolicy
 from magnetar.metadata import MemoryStore
 from tests.ledger.entries import append_durably, payload, read_all

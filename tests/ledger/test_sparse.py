@@ -12,12 +12,12 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.admin.ledgers import Gravity, verify
-from magnetar.admin.ledgers_repair import repair
+from magnetar.doctor.ledgers import Gravity, verify
+from magnetar.doctor.ledgers_repair import repair
 from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.ledger.files.engine import FilesEngine
-from magnetar.ledger.files.layout import index_path
-from magnetar.ledger.files.sparse import POINT_EVERY_BYTES, SparseIndex
+from magnetar.ledger.formats.layout import index_path
+from magnetar.ledger.formats.sparse import POINT_EVERY_BYTES, SparseIndex
 from magnetar.ledger.port import LedgerPolicy
 from magnetar.records.batch import UNKNOWN_TIME
 from magnetar.records.entry import kafka_message_head

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.ledger.disk import RealDisk
 from magnetar.ledger.errors import LedgerFenced
+from magnetar.ledger.files.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
-from magnetar.ledger.info import path_of
+from magnetar.ledger.formats.info import path_of
 from magnetar.ledger.port import Flush, LedgerPolicy
 from magnetar.metadata import MemoryStore, MetadataUncertain
 from magnetar.metadata.staging import Outcome, StagedCommit

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from magnetar.ledger.files import walk as walking
-from magnetar.ledger.files.layout import frame_head
 from magnetar.ledger.files.walk import walk
+from magnetar.ledger.formats.layout import frame_head
 from magnetar.records.entry import broker_entry_head, kafka_message_head
 
 LEDGER, COUNT, MOST = 7, 25, 10

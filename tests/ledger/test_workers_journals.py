@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.admin.ledgers import verify
-from magnetar.ledger.disk import RealDisk
+from magnetar.doctor.ledgers import verify
+from magnetar.ledger.files.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
-from magnetar.ledger.files.layout import ledger_path
 from magnetar.ledger.files.replay import journal_folder, replay_worker
+from magnetar.ledger.formats.layout import ledger_path
 from magnetar.ledger.port import Flush, LedgerPolicy, wall_clock_ms
 from magnetar.metadata import SqliteFile, SqliteStore
 from tests.ledger.directory import with_engine

@@ -73,7 +73,7 @@ MAKE = """
 import os, sys
 from pathlib import Path
 os.umask(int(sys.argv[2], 8))
-from magnetar.ledger.disk import RealDisk
+from magnetar.ledger.files.disk import RealDisk
 from magnetar.ledger.files.leases import HeldLease
 from magnetar.metadata import SqliteFile
 root = Path(sys.argv[1]) / "data"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,9 @@ from magnetar.metadata import (
     MetadataUnavailable,
     MetadataUncertain,
     Put,
+    Stored,
 )
+from magnetar.metadata.cache import MetadataCache
 from tests.cluster.servers import Server, class_path, free_port, zookeeper
 from tests.contracts.metadata_store import MetadataStoreContract, told
 
@@ -31,6 +34,7 @@ class_path()  # skips the module where ZooKeeper cannot be run
 
 from kazoo.client import KazooClient  # noqa: E402
 from kazoo.exceptions import NoNodeError  # noqa: E402
+from kazoo.protocol.serialization import GetChildren, GetData  # noqa: E402
 
 from magnetar.metadata.zookeeper import ZooKeeperStore  # noqa: E402
 from magnetar.metadata.zookeeper_session import LEASE  # noqa: E402
@@ -97,6 +101,7 @@ class TestZooKeeperStore(MetadataStoreContract):
         await end_session(store)
 
 
+@pytest.mark.slow
 async def test_paths_lie_below_the_root_as_pulsar_has_them(
     store: ZooKeeperStore, root: str, server: Server
 ) -> None:
@@ -125,6 +130,7 @@ async def test_a_node_that_must_not_exist_is_checked_where_its_parents_are_missi
     assert await store.get("/a/y") is None
 
 
+@pytest.mark.slow
 async def test_a_commit_that_others_are_quicker_than_is_tried_again(
     store: ZooKeeperStore, other: ZooKeeperStore
 ) -> None:
@@ -217,6 +223,7 @@ async def test_an_idle_session_is_believed_in_for_longer_than_its_time(store: Zo
     assert store.session._believed_until > before
 
 
+@pytest.mark.slow
 async def test_a_store_goes_on_after_its_server_was_restarted(own: Server) -> None:
     store = await connect(own, "/mine", 20.0)
     await store.commit([Put("/b", b"", MUST_NOT_EXIST, ephemeral=True)])
@@ -233,6 +240,7 @@ async def test_a_store_goes_on_after_its_server_was_restarted(own: Server) -> No
     await store.close()
 
 
+@pytest.mark.slow
 async def test_a_commit_whose_answer_was_lost_is_uncertain(own: Server) -> None:
     store = await connect(own, "", 20.0)
     await store.commit([Put("/n", b"", MUST_NOT_EXIST)])
@@ -254,6 +262,7 @@ async def test_an_address_where_no_zookeeper_is_says_so() -> None:
         await ZooKeeperStore.open(f"127.0.0.1:{port}", session_seconds=0.5)
 
 
+@pytest.mark.slow
 async def test_who_was_let_in_before_is_not_asked_for_tls_when_servers_go(own: Server) -> None:
     store = await connect(own, "")
     first = store.session
@@ -281,6 +290,54 @@ async def test_a_quota_that_is_used_up_is_a_full_store(own: Server) -> None:
     assert await store.get("/q/two") is None
     assert await store.get("/q/one") == (b"", 0)
     await store.close()
+
+
+async def test_a_change_costs_one_read_however_many_nodes_there_are(
+    store: ZooKeeperStore, other: ZooKeeperStore
+) -> None:
+    await other.commit([Put(f"/topics/{number}", b"", MUST_NOT_EXIST) for number in range(300)])
+    read: list[str] = []
+    ask = store.session.ask
+
+    def noted(request: Any) -> asyncio.Future[Any]:
+        if isinstance(request, GetData | GetChildren):
+            read.append(request.path.rpartition("/")[2])
+        return ask(request)
+
+    store.session.ask = noted  # type: ignore[method-assign]
+    follower, cache = Followed("/topics"), MetadataCache(store)
+    await cache.follow(follower)
+    assert len(read) == 301  # the list, and each node
+    read.clear()
+    for number in range(20):
+        await other.commit([Put(f"/topics/{number}", b"changed", 0)])
+        await follower.has(f"/topics/{number}", b"changed")
+    await other.commit([Put("/topics/new", b"made", MUST_NOT_EXIST)])
+    await follower.has("/topics/new", b"made")
+    assert read == [*map(str, range(20)), "new"]
+    await cache.close()
+
+
+class Followed:
+    """Keeps what lies beneath a path, and tells when something is there."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.values: dict[str, bytes] = {}
+        self._changed = asyncio.Event()
+
+    def apply(self, path: str, stored: Stored | None) -> None:
+        if stored is not None:
+            self.values[path] = stored.value
+        self._changed.set()
+
+    def known(self) -> Iterable[str]:
+        return tuple(self.values)
+
+    async def has(self, path: str, value: bytes) -> None:
+        while self.values.get(path) != value:
+            self._changed.clear()
+            await self._changed.wait()
 
 
 def test_kazoo_is_told_of_errors_that_it_does_not_know() -> None:

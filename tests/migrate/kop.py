@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from magnetar.kafka.coordinators.facts import Committed, offset_fact
-from magnetar.ledger.cursor_info import CursorInfo, cursor_path, encode_cursor
-from magnetar.ledger.files.layout import encode_header, frame_head, ledger_path
-from magnetar.ledger.info import path_of
+from magnetar.ledger.formats.cursor_info import CursorInfo, cursor_path, encode_cursor
+from magnetar.ledger.formats.info import path_of
+from magnetar.ledger.formats.layout import encode_header, frame_head, ledger_path
+from magnetar.ledger.formats.protobuf import message, number
 from magnetar.ledger.port import Position
-from magnetar.ledger.protobuf import message, number
 from magnetar.metadata import SqliteFile
 from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.records.compression import Codec

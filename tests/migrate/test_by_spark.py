@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from magnetar.admin.errors import AdminError
-from magnetar.admin.ledgers import verify
-from magnetar.admin.migrate import migrate
-from magnetar.admin.migrate_ledgers import mapping_path
-from magnetar.ledger.files.layout import HEADER_BYTES, ledger_path
+from magnetar.doctor.ledgers import verify
+from magnetar.ledger.formats.layout import HEADER_BYTES, ledger_path
+from magnetar.migrate.migrate import migrate
+from magnetar.migrate.migrate_ledgers import mapping_path
 from tests.migrate.kop import LOG, OTHER, old_cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -28,7 +28,7 @@ DIES = """
 import os, signal, sys
 from pathlib import Path
 from pyspark.sql import SparkSession
-from magnetar.admin import migrate as module
+from magnetar.migrate import migrate as module
 
 run, left = module.run, int(sys.argv[2])
 

@@ -24,12 +24,12 @@ from confluent_kafka.admin import (
 
 from magnetar.admin.cluster import ClusterAdmin
 from magnetar.admin.errors import Declined
-from magnetar.admin.from_kafka import FromKafka, FromKafkaRun, WantedOfKafka
 from magnetar.admin.offsets import Spot
 from magnetar.admin.topics import trim
 from magnetar.cli.app import run_app
 from magnetar.client.copying import Copier
 from magnetar.client.errors import BrokerUnreachable, ClientError
+from magnetar.migrate.from_kafka import FromKafka, FromKafkaRun, WantedOfKafka
 from magnetar.wire.kafka.messages.produce_response import ProduceResponse
 from tests.migrate.moving import (
     PARTITIONS,
@@ -72,6 +72,7 @@ def moved(there: BrokerProcess, here: BrokerProcess, *topics: str) -> FromKafka:
     raise AssertionError
 
 
+@pytest.mark.slow
 def test_all_kinds_of_topics_are_the_same_on_the_other_side(
     two: tuple[BrokerProcess, BrokerProcess], start_broker: Start
 ) -> None:
@@ -121,6 +122,7 @@ def test_all_kinds_of_topics_are_the_same_on_the_other_side(
     assert len(rows(here.address, "transactions")) == 2200
 
 
+@pytest.mark.slow
 def test_producers_and_consumers_change_sides_and_nothing_is_lost_or_comes_twice(
     two: tuple[BrokerProcess, BrokerProcess],
     start_broker: Start,
@@ -210,6 +212,7 @@ def read(address: str, count: int) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 def test_what_stands_against_it_is_said(
     two: tuple[BrokerProcess, BrokerProcess], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -230,6 +233,7 @@ def test_what_stands_against_it_is_said(
     consumer.close()
 
 
+@pytest.mark.slow
 def test_a_difference_is_found(two: tuple[BrokerProcess, BrokerProcess]) -> None:
     there, here = two
     create(there.address, NewTopic("plain", PARTITIONS))
@@ -248,6 +252,7 @@ def test_a_difference_is_found(two: tuple[BrokerProcess, BrokerProcess]) -> None
             migration.audit()
 
 
+@pytest.mark.slow
 def test_pulsars_producers_wait_too(start_broker: Start, tmp_path: Path) -> None:
     import pulsar
 
@@ -268,6 +273,7 @@ def test_pulsars_producers_wait_too(start_broker: Start, tmp_path: Path) -> None
     assert [row.value for row in rows(here.address, "orders")] == [b"a message"]
 
 
+@pytest.mark.slow
 def test_acls_come_along(start_broker: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = [part for text in IN_KAFKAS_WORDS for part in ("--set", text)]
     there, here = (start_broker(tmp_path / name, *settings) for name in ("there", "here"))
@@ -302,6 +308,7 @@ def test_acls_come_along(start_broker: Start, tmp_path: Path, monkeypatch: pytes
     assert {str(each) for each in admins[1].describe_acls(every).result(SECONDS)} == set(map(str, entries))
 
 
+@pytest.mark.slow
 def test_an_open_transaction_is_open_here_too_though_the_broker_dies(
     two: tuple[BrokerProcess, BrokerProcess], start_broker: Start
 ) -> None:

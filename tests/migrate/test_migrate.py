@@ -19,15 +19,15 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from magnetar.admin.errors import AdminError
-from magnetar.admin.ledgers import verify
-from magnetar.admin.ledgers_repair import repair
-from magnetar.admin.migrate import Migration, drop_old, migrate
-from magnetar.admin.migrate_entries import indexed, open_old
-from magnetar.admin.migrate_ledgers import mapping_path
-from magnetar.ledger.files.layout import ledger_path
+from magnetar.doctor.ledgers import verify
+from magnetar.doctor.ledgers_repair import repair
 from magnetar.ledger.files.swap import kept_path
-from magnetar.ledger.packed import Landing
+from magnetar.ledger.formats.layout import ledger_path
+from magnetar.ledger.formats.packed import Landing
 from magnetar.metadata import DirectoryLock, SqliteFile
+from magnetar.migrate.migrate import Migration, drop_old, migrate
+from magnetar.migrate.migrate_entries import indexed, open_old
+from magnetar.migrate.migrate_ledgers import mapping_path
 from tests.migrate.kop import COMMITTED, LOG, OTHER, OldCluster, kafka_entry, old_cluster, values
 from tests.process import BrokerProcess
 
@@ -308,6 +308,7 @@ def test_killed_at_any_step_it_leaves_the_old_or_the_new(tmp_path: Path) -> None
     assert outcomes == {"old", "new"}
 
 
+@pytest.mark.slow
 def test_the_command_reports_and_asks(old: OldCluster) -> None:
     def run(*arguments: str) -> Any:
         command = [sys.executable, "-c", "from magnetar.cli.main import main; main()"]

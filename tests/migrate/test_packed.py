@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.ledger.packed import Landing, Packed, PackedLog, pack, unpack
+from magnetar.ledger.formats.packed import Landing, Packed, PackedLog, pack, unpack
 
 LEDGERS = st.integers(0, 2**20 - 1)
 ENTRIES = st.integers(0, 2**32 - 1)

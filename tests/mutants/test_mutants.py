@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tools.mutants.generate import Mutant, mutants_of, sample
 from tools.mutants.lists import ROOT, areas, planted, verdicts
 
@@ -60,6 +62,7 @@ def test_the_planted_lines_are_there_and_can_be_planted() -> None:
     assert len({case.mutant.key for case in cases}) == len(cases) >= 40
 
 
+@pytest.mark.slow
 def test_who_is_said_to_survive_exists() -> None:
     said, sources = verdicts(), {source for area in areas() for source in area.sources}
     keys = {case.mutant.key for case in planted()}

@@ -10,7 +10,7 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from magnetar.ledger.offload.place import TierPlace
+from magnetar.ledger.tiers.place import TierPlace
 
 KEYS = {"AWS_ACCESS_KEY_ID": "who", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_EC2_METADATA_DISABLED": "true"}
 BUCKET = "tiers"

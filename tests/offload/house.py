@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from magnetar.ledger.disk import RealDisk
+from magnetar.ledger.files.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
-from magnetar.ledger.offload.tiers import Tiers, TierSettings
 from magnetar.ledger.port import LedgerPolicy, ManagedLedger
+from magnetar.ledger.tiers.tiers import Tiers, TierSettings
 from magnetar.metadata import SqliteStore
 from tests.ledger.entries import NOW_MS, append
 

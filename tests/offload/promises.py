@@ -7,10 +7,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from magnetar.ledger.offload.deletions import ROOT
-from magnetar.ledger.offload.place import TierPlace
-from magnetar.ledger.offload.tiers import TierSettings, open_store
 from magnetar.ledger.port import CompactionRules, ManagedLedger, Position, StoredEntry
+from magnetar.ledger.tiers.deletions import ROOT
+from magnetar.ledger.tiers.place import TierPlace
+from magnetar.ledger.tiers.tiers import TierSettings, open_store
 from magnetar.records.entry import latest_timestamp
 from tests.ledger.entries import NOW_MS, read_all
 from tests.offload.house import NAME, filled, sealed

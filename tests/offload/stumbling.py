@@ -15,11 +15,11 @@ import signal
 import sys
 from pathlib import Path
 
-from magnetar.ledger.disk import RealDisk
+from magnetar.ledger.files.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
-from magnetar.ledger.offload.place import TierPlace
-from magnetar.ledger.offload.tiers import Tiers
 from magnetar.ledger.port import LedgerPolicy, ManagedLedger
+from magnetar.ledger.tiers.place import TierPlace
+from magnetar.ledger.tiers.tiers import Tiers
 from magnetar.metadata import SqliteStore
 from tests.ledger.entries import NOW_MS, read_all
 from tests.offload.house import NAME, SMALL, sealed

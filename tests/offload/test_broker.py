@@ -26,8 +26,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from magnetar.ledger.offload.place import TierPlace
-from magnetar.ledger.offload.tiers import TierSettings, open_store
+from magnetar.ledger.tiers.place import TierPlace
+from magnetar.ledger.tiers.tiers import TierSettings, open_store
 from tests.offload.conftest import BUCKET, KEYS
 from tests.process import BrokerProcess
 
@@ -147,6 +147,7 @@ def local_files(broker: BrokerProcess) -> int:
     return len(list(broker.data.glob("ledgers/*/*.ledger")))
 
 
+@pytest.mark.slow
 def test_kafkas_topics_with_remote_storage(
     broker: BrokerProcess, http: httpx.Client, where: list[str]
 ) -> None:
@@ -229,6 +230,7 @@ def offsets(broker: BrokerProcess, topic: str, index: int) -> tuple[int, int, in
     return low, local, tiered, high
 
 
+@pytest.mark.slow
 def test_offload_as_pulsars_tools_ask_for_it(broker: BrokerProcess, http: httpx.Client) -> None:
     make(broker, "asked")
     produce(broker, "asked")
@@ -268,6 +270,7 @@ def test_offload_as_pulsars_tools_ask_for_it(broker: BrokerProcess, http: httpx.
     client.close()
 
 
+@pytest.mark.slow
 def test_policies_of_namespaces_and_topics(broker: BrokerProcess, http: httpx.Client) -> None:
     make(broker, "ruled")
     path = f"{ADMIN}/ruled/offloadPolicies"
@@ -308,6 +311,7 @@ def test_policies_of_namespaces_and_topics(broker: BrokerProcess, http: httpx.Cl
     assert http.get(f"{SPACE}/offloadThreshold").json() == 7
 
 
+@pytest.mark.slow
 def test_kafkas_configurations_are_held_against_each_other(broker: BrokerProcess) -> None:
     for config, why in (
         (

@@ -14,8 +14,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from magnetar.ledger.offload.place import TierPlace
-from magnetar.ledger.offload.tiers import TierSettings, open_store
+from magnetar.ledger.tiers.place import TierPlace
+from magnetar.ledger.tiers.tiers import TierSettings, open_store
 from tests.offload.house import TieredHouse, filled, sealed
 from tests.offload.test_broker import (
     PARTITIONS,

@@ -11,8 +11,8 @@ import pytest
 
 from magnetar.ledger.errors import CannotOffload, LedgerCorrupt, TierFailed
 from magnetar.ledger.files.ledger_file import LedgerFile
-from magnetar.ledger.info import decode_info, path_of
-from magnetar.ledger.offload.place import TierPlace
+from magnetar.ledger.formats.info import decode_info, path_of
+from magnetar.ledger.tiers.place import TierPlace
 from tests.ledger.entries import read_all
 from tests.offload.house import NAME, SMALL, TieredHouse, filled, sealed
 from tests.offload.promises import (
@@ -107,7 +107,7 @@ async def test_objects_go_with_what_they_are_of(house: TieredHouse, place: TierP
 
 async def test_what_is_referred_to_is_never_deleted(house: TieredHouse, place: TierPlace) -> None:
     """A note that should not be there is not followed."""
-    from magnetar.ledger.offload.deletions import note_of
+    from magnetar.ledger.tiers.deletions import note_of
 
     log = await house.log()
     await filled(log, 200)

@@ -6,10 +6,10 @@ import struct
 import uuid
 from pathlib import Path
 
-from magnetar.ledger.info import path_of
-from magnetar.ledger.offload.place import TierPlace
-from magnetar.ledger.offload_context import decode_offload, encode_offload
-from magnetar.ledger.protobuf import fields, message, number
+from magnetar.ledger.formats.info import path_of
+from magnetar.ledger.formats.offload_context import decode_offload, encode_offload
+from magnetar.ledger.formats.protobuf import fields, message, number
+from magnetar.ledger.tiers.place import TierPlace
 from magnetar.ledger.values import Offload
 from tests.ledger.entries import NOW_MS, read_all
 from tests.offload.house import NAME, TieredHouse, filled, sealed

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from magnetar.ledger.errors import LedgerCorrupt, TierFailed
-from magnetar.ledger.offload.place import TierPlace
+from magnetar.ledger.tiers.place import TierPlace
 from magnetar.pipeline.options import parse_options
 from magnetar.pipeline.plan import Plan
 from magnetar.pipeline.source import read
@@ -40,6 +40,7 @@ def rows(data: Path, **options: str) -> Rows:
     return sorted(found)
 
 
+@pytest.mark.slow
 def test_slices_are_read_from_tiered_storage(tmp_path: Path) -> None:
     data, tiers = tmp_path / "data", tmp_path / "tiers"
     with BrokerProcess(data, *driver("filesystem", f"file.system.uri=file://{tiers}")) as broker:
@@ -75,7 +76,7 @@ def _all_gone(found: list[dict[str, Any]]) -> bool:
 
 
 def test_a_store_that_is_not_there_is_told() -> None:
-    from magnetar.ledger.offload.tiers import TierSettings, open_store
+    from magnetar.ledger.tiers.tiers import TierSettings, open_store
 
     store = open_store(TierPlace("aws-s3", "nobody", endpoint="http://127.0.0.1:9"), TierSettings("a", "b"))
     with pytest.raises(TierFailed, match=r"s3://nobody at .*Check the bucket"):

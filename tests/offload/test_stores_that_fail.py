@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import http.client
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -14,7 +16,7 @@ from urllib.parse import urlsplit
 import httpx
 import pulsar
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from tests.offload.conftest import BUCKET, KEYS
 from tests.offload.test_broker import PARTITIONS, consume, driver, ledgers, make, produce, until
@@ -145,7 +147,9 @@ def _take(consumer: Consumer, found: list[tuple[int, int, bytes, bytes]], *, unt
         if until():
             return
         for each in consumer.consume(1000, 0.05):
-            assert each.error() is None, each.error()
+            if (error := each.error()) is not None:
+                assert error.code() == KafkaError.UNKNOWN, error  # told, and asked again
+                continue
             found.append((each.partition(), each.offset(), each.key(), each.value()))
     raise AssertionError(f"{len(found)} came")
 
@@ -196,3 +200,55 @@ def test_pulsars_readers_go_on_when_it_is_back(broker: BrokerProcess, moody: Moo
     found = [reader.read_next(60_000).data()[:8] for _ in range(len(range(0, RECORDS, PARTITIONS)))]
     assert found == [b"%08d" % number for number in range(0, RECORDS, PARTITIONS)]
     client.close()
+
+
+def test_a_read_that_fails_is_told_everywhere(broker: BrokerProcess, moody: Moody) -> None:
+    make(broker, "there", remote_storage_enable="true", local_retention_ms="1")
+    produce(broker, "there", RECORDS)
+    address = broker.served["http"][0]
+    with httpx.Client(base_url=f"http://{address}", timeout=60) as http:
+        until(lambda: _gone(ledgers(http, "there")), broker)
+        moody.mood = "403"
+        consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "g"})
+        consumer.assign([TopicPartition("there", 0, 0)])
+        told = None
+        while told is None:
+            for each in consumer.consume(1, 0.1):
+                told = each.error()
+        # As from Kafka, whose brokers answer so where their remote storage fails.
+        assert told.code() == KafkaError.UNKNOWN
+        line = "ERROR magnetar.kafka: there-0: offset 0 cannot be read, and clients that ask for it are told so: "
+        until(lambda: any(line in each for each in broker.log_lines()), broker)
+        assert len([each for each in broker.log_lines() if line in each]) == 1, "a line a minute"
+        name = "kafka_server_brokertopicmetrics_remotefetcherrors_total"
+        counted = [row for row in http.get("/metrics").text.splitlines() if row.startswith(name)]
+        assert all(
+            float(row.rpartition(" ")[2]) > 0 for row in counted if "{}" in row or 'topic="there"' in row
+        )
+        assert counted
+        why = _why(broker)
+        assert "offset 0 could not be read" in why
+        assert "Check the bucket's name, the keys and their rights" in why
+        moody.mood = "well"
+        found: list[tuple[int, int, bytes, bytes]] = []
+        for _ in range(2400):
+            found += [
+                (0, each.offset(), b"", b"") for each in consumer.consume(1000, 0.05) if not each.error()
+            ]
+            if len(found) >= 100:
+                break
+        consumer.close()
+        assert [row[1] for row in found[:100]] == list(range(100))
+        assert "could not be read" not in _why(broker)
+
+
+def _why(broker: BrokerProcess) -> str:
+    asked = [
+        Path(sys.executable).with_name("magnetar"),
+        "why",
+        "there-0",
+        "--bootstrap-server",
+        broker.address,
+    ]
+    done = subprocess.run(asked, check=False, capture_output=True, text=True)
+    return done.stdout + done.stderr

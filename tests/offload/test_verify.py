@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.admin.ledgers import Gravity, verify
-from magnetar.admin.ledgers_repair import repair
-from magnetar.ledger.offload.objects import CLUSTER_ATTRIBUTE, CLUSTER_ID
-from magnetar.ledger.offload.place import TierPlace
-from magnetar.ledger.offload.tiers import TierSettings, open_store
+from magnetar.doctor.ledgers import Gravity, verify
+from magnetar.doctor.ledgers_repair import repair
+from magnetar.ledger.tiers.objects import CLUSTER_ATTRIBUTE, CLUSTER_ID
+from magnetar.ledger.tiers.place import TierPlace
+from magnetar.ledger.tiers.tiers import TierSettings, open_store
 from magnetar.metadata.ops import ANY, Delete, Put
 from tests.ledger.entries import read_all
 from tests.offload.house import TieredHouse, filled, sealed

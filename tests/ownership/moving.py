@@ -18,12 +18,12 @@ from random import Random
 
 import uvloop
 
-from magnetar.broker.listeners import Endpoint
-from magnetar.broker.names import TopicName
-from magnetar.broker.ownership import HASHES, BrokerInfo, Bundle, NotOwned, Owned, Ownership
-from magnetar.broker.service import BrokerService
-from magnetar.broker.settings import Settings
+from magnetar.cluster.ownership import HASHES, BrokerInfo, Bundle, NotOwned, Owned, Ownership
 from magnetar.kafka.coordinators.groups import partition_of
+from magnetar.node.service import BrokerService
+from magnetar.serving.listeners import Endpoint
+from magnetar.settings.settings import Settings
+from magnetar.topics.names import TopicName
 
 BUNDLES = 4
 OTHER = 2

@@ -16,6 +16,7 @@ LEFT_OFF = 400
 UNASKED_S = 10.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_who_is_refused_its_offsets_asks_again(broker: MovingBroker, protocol: str) -> None:
     make_topics(broker.kafka, "t")

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.producers import OutOfOrderSequence, ProducerStates
 from magnetar.kafka.partitions import due_batches
 from magnetar.kafka.partitions.due_batches import DueBatches
+from magnetar.logs.producers import OutOfOrderSequence, ProducerStates
 from magnetar.records.batch import BatchHeader, PlainRecord, encode_batch, read_header
 
 TOPIC = b"t" * 16

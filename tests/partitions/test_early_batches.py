@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker import producers as producers_module
-from magnetar.broker.producers import BatchTooEarly, OutOfOrderSequence
-from magnetar.broker.topic_config import TopicConfig
 from magnetar.kafka.errors import code_for
 from magnetar.kafka.partitions import partition as partition_module
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.ledger.errors import StorageFull
 from magnetar.ledger.memory import MemoryEngine
 from magnetar.ledger.port import LedgerPolicy, TakenBack
+from magnetar.logs import producers as producers_module
+from magnetar.logs.producers import BatchTooEarly, OutOfOrderSequence
 from magnetar.records.batch import PlainRecord, encode_batch
+from magnetar.topics.topic_config import TopicConfig
 from magnetar.wire.kafka.errors import ErrorCode
 from tests.admin.house import drafted
 from tests.ledger.entries import prepared

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from magnetar.broker.producers import InvalidProducerEpoch, OutOfOrderSequence, ProducerStates
+from magnetar.logs.producers import InvalidProducerEpoch, OutOfOrderSequence, ProducerStates
 from magnetar.records.batch import BatchHeader, PlainRecord, encode_batch, read_header
 
 MOST = (1 << 31) - 1

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.broker.producer_snapshot import Kept, Row, SnapshotUnreadable, decode, encode
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.ledger.port import Snapshot
 from magnetar.ledger.transactions import AbortedTransaction
+from magnetar.logs.producer_snapshot import Kept, Row, SnapshotUnreadable, decode, encode
 from magnetar.records.batch import TRANSACTIONAL, PlainRecord, encode_batch
 from magnetar.records.crc import crc32c
 from tests.admin.house import House, drafted

@@ -22,15 +22,15 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from magnetar.broker.core import Broker
-from magnetar.broker.producers import BatchTooEarly, InvalidProducerEpoch, OutOfOrderSequence
-from magnetar.broker.settings import Settings
-from magnetar.broker.topic_settings import TopicSettings
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.partitions.partition import Partition, PlacedBatch
 from magnetar.kafka.settings import KafkaSettings
 from magnetar.ledger.files.engine import FilesEngine
+from magnetar.logs.producers import BatchTooEarly, InvalidProducerEpoch, OutOfOrderSequence
+from magnetar.node.broker import Broker
 from magnetar.records.batch import PlainRecord, encode_batch
+from magnetar.settings.settings import Settings
+from magnetar.settings.topic import TopicSettings
 from tests.admin.house import drafted
 from tests.ledger.entries import NOW_MS
 from tests.simulation.disk import SimulatedDisk, SimulatedMetadata

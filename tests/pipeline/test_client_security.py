@@ -12,11 +12,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from magnetar.client import security
 from magnetar.client.errors import ClientError
 from magnetar.client.settings import settings_of
-from magnetar.pipeline.options import parse_options
+from magnetar.pipeline.options import TopicPartition, parse_options
 from magnetar.pipeline.plan import Plan
-from magnetar.pipeline.port import RecordQuery
+from magnetar.pipeline.port import RecordQuery, Visible
 from magnetar.pipeline.sink_direct import send_rows
 from magnetar.pipeline.sink_options import parse_sink_options
+from magnetar.pipeline.watermarks import BrokerSilent, ask_broker
 from tests.security.conftest import LISTENERS, Secured, secured  # noqa: F401
 from tests.security.signing import OTHER_SECRET, token
 
@@ -25,6 +26,7 @@ def options(configuration: dict[str, str], **others: str) -> dict[str, str]:
     return {f"kafka.{name}": value for name, value in configuration.items()} | others
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("listener", LISTENERS)
 def test_rows_go_out_and_come_back(secured: Secured, listener: str) -> None:  # noqa: F811
     topic = f"pipeline-{listener.lower()}"
@@ -50,6 +52,29 @@ def test_jaas_as_the_java_client_has_it(secured: Secured) -> None:  # noqa: F811
     assert password not in repr(settings_of(configuration))
 
 
+def test_beside_a_broker_settings_mean_what_they_mean_by_fetch(secured: Secured) -> None:  # noqa: F811
+    configuration = secured.client("SASL_SSL")
+    admin = AdminClient(configuration)
+    admin.create_topics([NewTopic("beside", 1)])["beside"].result(20)
+    user, password = configuration.pop("sasl.username"), configuration.pop("sasl.password")
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    configuration["sasl.jaas.config"] = f'{module} required username="{user}" password="{password}";'
+    # What jobs of Spark's own connector bring along, and librdkafka does not know.
+    configuration |= {
+        "fetch.max.wait.ms": "100",
+        "default.api.timeout.ms": "9000",
+        "value.deserializer": "x.Y",
+    }
+    which = TopicPartition("beside", 0)
+    found = ask_broker(
+        configuration["bootstrap.servers"], [which], settings=configuration, read_committed=True
+    )
+    assert found == {which: Visible(0, 0)}
+    wrong = configuration | {"sasl.jaas.config": f'{module} required username="{user}" password="no";'}
+    with pytest.raises(BrokerSilent, match="does not say how far records are visible"):
+        ask_broker(configuration["bootstrap.servers"], [which], settings=wrong)
+
+
 def test_refusals_say_why(secured: Secured) -> None:  # noqa: F811
     def complaint(**changes: str) -> str:
         configuration = secured.client("SASL_SSL") | {"delivery.timeout.ms": "1"}
@@ -73,11 +98,13 @@ def test_refusals_say_why(secured: Secured) -> None:  # noqa: F811
     ("name", "value", "told"),
     [
         ("security.protocol", "TLS", "one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL, not 'TLS'"),
-        ("sasl.mechanism", "GSSAPI", "one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
+        ("sasl.mechanism", "DIGEST-MD5", "one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER"),
+        ("sasl.mechanism", "GSSAPI", "Kerberos"),
         ("ssl.truststore.location", "/nowhere", "there is no file '/nowhere'"),
-        ("ssl.truststore.type", "JKS", "must be PEM here, not JKS"),
+        ("ssl.truststore.type", "BKS", "must be one of PEM, PKCS12, JKS here, not BKS"),
         ("ssl.endpoint.identification.algorithm", "no", "must be https or none"),
-        ("sasl.jaas.config", "required;", "username and password"),
+        ("sasl.jaas.config", "x required;", "username and password"),
+        ("sasl.jaas.config", "required;", "must be like"),
         ("bootstrap.servers", "localhost", "HOST:PORT"),
         ("request.timeout.ms", "soon", "milliseconds"),
     ],

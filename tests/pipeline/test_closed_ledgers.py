@@ -20,7 +20,7 @@ from magnetar.ledger.bookkeeper.closed import (
     metadata_path,
 )
 from magnetar.ledger.errors import LedgerCorrupt, LedgerError, LedgerNotFound
-from magnetar.ledger.protobuf import message, number
+from magnetar.ledger.formats.protobuf import message, number
 from magnetar.records.crc import crc32c
 from magnetar.records.varint import encode_unsigned
 

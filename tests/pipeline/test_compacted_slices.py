@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from magnetar.broker.core import Broker
-from magnetar.broker.node_settings import NodeSettings
-from magnetar.broker.settings import Settings
-from magnetar.ledger.disk import RealDisk
+from magnetar.ledger.files.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.files.managed import FilesManagedLedger
 from magnetar.ledger.port import CompactionRules, Flush, LedgerPolicy
 from magnetar.metadata import SqliteStore
+from magnetar.node.broker import Broker
 from magnetar.records.batch import PlainRecord, decode_records, encode_batch
 from magnetar.records.conversion import kafka_batch
 from magnetar.records.entry import kafka_message_head
+from magnetar.settings.node import NodeSettings
+from magnetar.settings.settings import Settings
 from tests.pipeline.test_slices import rows
 from tests.pipeline.writer import NOW_MS
 

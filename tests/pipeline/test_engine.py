@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from magnetar.broker.names import Naming
-from magnetar.ledger.disk import RealDisk
+from magnetar.ledger.files.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.port import LedgerPolicy, ManagedLedger
 from magnetar.metadata import MemoryStore, SqliteFile
 from magnetar.records.batch import PlainRecord, encode_batch, read_header
 from magnetar.records.compression import Codec
 from magnetar.records.entry import kafka_message_head
+from magnetar.topics.names import Naming
 from tests.pipeline.test_kernel import expected
 from tests.pipeline.test_slices import rows
 from tests.pipeline.writer import NOW_MS

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magnetar.pipeline.options import COLUMNS, DAMAGE, HEADERS, POSITIONS
-from magnetar.records import kernel
 from magnetar.records.arrow import FIELDS, BatchUnreadable, arrow_batches
 from magnetar.records.batch import (
     HEADER_BYTES,
@@ -24,6 +23,7 @@ from magnetar.records.batch import (
 )
 from magnetar.records.compression import Codec
 from magnetar.records.errors import RecordsError
+from magnetar.records.kernels import arrow as kernel
 
 ALL = (*COLUMNS, HEADERS)
 assert tuple(FIELDS) == (*ALL, *POSITIONS, DAMAGE)

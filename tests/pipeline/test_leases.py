@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.ledger.disk import RealDisk
+from magnetar.ledger.files.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.files.leases import HeldLease, needed_offset
 from magnetar.ledger.port import LedgerPolicy

@@ -15,12 +15,12 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from magnetar.admin.errors import AdminError
-from magnetar.admin.ledgers import verify
 from magnetar.admin.registrar import DirectoryRegistrar
 from magnetar.cli.app import run_app
-from magnetar.ledger.files import sparse
-from magnetar.ledger.files.layout import index_path
-from magnetar.ledger.files.sparse import SparseIndex
+from magnetar.doctor.ledgers import verify
+from magnetar.ledger.formats import sparse
+from magnetar.ledger.formats.layout import index_path
+from magnetar.ledger.formats.sparse import SparseIndex
 from magnetar.pipeline.audit import AuditRequest, audit
 from magnetar.pipeline.restore import Order, Restored, restore
 from magnetar.pipeline.restore_ledgers import RestoredPiece, RowUnfit, write_piece

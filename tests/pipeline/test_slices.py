@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
-from magnetar.ledger.files.layout import index_path
-from magnetar.ledger.files.sparse import SparseIndex
+from magnetar.ledger.formats.layout import index_path
+from magnetar.ledger.formats.sparse import SparseIndex
 from magnetar.metadata import DirectoryLock
+from magnetar.pipeline.catalog import matching
 from magnetar.pipeline.ledger_reader import LedgerReader
 from magnetar.pipeline.options import TopicPartition, parse_options
 from magnetar.pipeline.plan import DataLost, Plan, ask_of
@@ -245,6 +246,9 @@ def test_topics_are_chosen_by_name_pattern_or_partition(tmp_path: Path) -> None:
 
     assert chosen(subscribe="b, ab") == [("b", 0), ("b", 1), ("ab", 0), ("ab", 1)]
     assert chosen(subscribePattern="a.") == [("ab", 0), ("ab", 1), ("ac", 0), ("ac", 1)]
+    assert matching(["__consumer_offsets", "__transaction_state", "__share_group_state", "__mine", "a"], ".*") == [
+        "__mine", "a",
+    ]  # fmt: skip
     assert chosen(assign='{"b": [1]}') == [("b", 1)]
     with pytest.raises(ValueError, match="there is no topic 'zz'"):
         chosen(subscribe="zz")

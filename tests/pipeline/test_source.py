@@ -225,6 +225,17 @@ def test_wrong_options_reach_the_user_with_what_is_allowed(spark: Any, partition
         read.option("onDamage", "ignore").load(data)
 
 
+def test_sql_reads_a_topic_by_a_view_and_says_so_of_tables(spark: Any, partitions: list[Partition]) -> None:
+    data = partitions[0].data
+    using = f"USING magnetar OPTIONS (subscribe 't', path '{data}')"
+    spark.sql(f"CREATE TEMPORARY VIEW flights {using}")
+    direct = spark.read.format("magnetar").option("subscribe", "t").load(str(data)).count()
+    assert spark.sql("SELECT count(*) FROM flights").first()[0] == direct > 0
+    with pytest.raises(AnalysisException, match="Write CREATE TEMPORARY VIEW"):
+        spark.sql(f"CREATE TABLE no_flights {using}")
+    assert not spark.catalog.tableExists("no_flights")
+
+
 HUGE = 100 << 20
 
 

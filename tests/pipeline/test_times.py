@@ -13,8 +13,9 @@ import pytest
 from crc32c import crc32c
 from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
 
-from magnetar.ledger.files import ledger_file, sparse
-from magnetar.ledger.files.sparse import SparseIndex
+from magnetar.ledger.files import ledger_file
+from magnetar.ledger.formats import sparse
+from magnetar.ledger.formats.sparse import SparseIndex
 from magnetar.ledger.port import LedgerPolicy, ManagedLedger
 from magnetar.metadata import MemoryStore, SqliteFile
 from magnetar.pipeline import ledger_walk
@@ -57,7 +58,7 @@ async def append(
     batch = encode_batch(records, base_offset=base, codec=codec)
     if stamp is not None:
         batch = with_log_append_time(batch, read_header(batch), stamp)
-    header, _, earliest_ms = check_and_open(memoryview(batch))
+    _, header, _, earliest_ms = check_and_open(memoryview(batch))
     appended = log.append(
         [kafka_message_head(NOW_MS, len(records)), batch], messages=len(records),
         timestamp_ms=header.max_timestamp if published is None else published,

@@ -22,15 +22,16 @@ from random import Random
 
 import uvloop
 
-from magnetar.broker import built_in, cluster_ownership
-from magnetar.broker.service import BrokerService
-from magnetar.broker.settings import Settings
-from magnetar.broker.storage.factories import MetadataStoreFactory, StorageEngineFactory
+from magnetar.cluster import cluster_ownership
 from magnetar.ledger.memory import MemoryDisk, MemoryEngine
 from magnetar.ledger.port import LedgerEngine
+from magnetar.logs.storage.factories import MetadataStoreFactory, StorageEngineFactory
 from magnetar.metadata import MemoryStore, MetadataStore
 from magnetar.metadata.lock import DirectoryLock
 from magnetar.metadata.memory import MemoryTree
+from magnetar.node.service import BrokerService
+from magnetar.settings import built_in
+from magnetar.settings.settings import Settings
 
 TREE, DISK = MemoryTree(makes_parents=True), MemoryDisk()
 

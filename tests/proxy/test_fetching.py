@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.memory import MemoryBudget
 from magnetar.client.errors import BrokerUnreachable, NoConnection
-from magnetar.kafka.fetch_sessions import FetchSessions
 from magnetar.proxy.kafka.apart import Apart
 from magnetar.proxy.kafka.fetching import MOST_BYTES, Fetching, within_bounds
 from magnetar.proxy.kafka.request import framed
 from magnetar.proxy.kafka.routes import Routes, TopicKey
+from magnetar.serving.fetch_sessions import FetchSessions
+from magnetar.serving.memory import MemoryBudget
 from magnetar.wire.kafka.header import RequestHeader, decode_request_header, encode_response_header
 from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from magnetar.wire.kafka.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData

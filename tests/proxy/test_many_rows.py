@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from magnetar.broker.collector import Collector
+from magnetar.base.collector import Collector
 from magnetar.client.errors import BrokerUnreachable
+from magnetar.kafka.handlers import ROUTE_BY_KEY
+from magnetar.kafka.rows import PartitionRows
 from magnetar.proxy.kafka.apart import Apart
-from magnetar.proxy.kafka.apis import APIS, PartitionRows
 from magnetar.proxy.kafka.producing import with_few_rows
 from magnetar.proxy.kafka.request import ProxiedRequest, framed
 from magnetar.proxy.kafka.spreading import cut_partitions
@@ -135,7 +136,7 @@ def at_once_s(frame: memoryview) -> float:
     """Return what it takes to read such a request, to cut it and to write it down, without a pause."""
     began = time.thread_time()
     header, body = decode_request_header(frame)
-    rows = APIS[ApiKey.PRODUCE].asked
+    rows = ROUTE_BY_KEY[ApiKey.PRODUCE].asked
     assert isinstance(rows, PartitionRows)
     for part in cut_partitions(
         rows, ProduceRequest.decode(body, VERSION), lambda topic, index: index

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from magnetar.client.errors import BrokerUnreachable
-from magnetar.kafka import pace
 from magnetar.proxy.figures import RelayFigures
 from magnetar.proxy.kafka import awaited_batches
 from magnetar.proxy.kafka.producing import BatchRelay, with_few_rows
@@ -19,6 +18,7 @@ from magnetar.proxy.kafka.request import ProxiedRequest, framed
 from magnetar.proxy.kafka.rewriting import Place
 from magnetar.proxy.kafka.routes import Routes
 from magnetar.records.batch import PlainRecord, encode_batch, read_header
+from magnetar.serving import pace
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.header import (
     RequestHeader,

@@ -79,6 +79,7 @@ def made_topic(proxy: ProxyProcess) -> str:
     return name
 
 
+@pytest.mark.slow
 def test_messages_of_all_owners_go_through(
     proxy: ProxyProcess, client: pulsar.Client, cluster: ClusterProcess
 ) -> None:

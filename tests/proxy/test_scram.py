@@ -546,6 +546,7 @@ def test_a_share_session_is_one_users_on_any_connection(
 # -- other clients
 
 
+@pytest.mark.slow
 def test_kafka_python_writes_and_reads(proxy: ProxyProcess, topic: str, user: str) -> None:
     client: dict[str, Any] = {
         "bootstrap_servers": proxy.kafka,
@@ -663,6 +664,7 @@ def prepared(cluster: ClusterProcess) -> tuple[str, str]:
     return topic, user
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["PLAIN", *BOTH])
 def test_clients_that_prove_again_who_they_are_are_never_cut_off(
     strict: ClusterProcess, in_front: ProxyProcess, mechanism: str
@@ -788,6 +790,7 @@ def test_whose_broker_has_gone_does_not_prove_it_to_another(
 # -- brokers without tokens
 
 
+@pytest.mark.slow
 def test_without_tokens_the_refusal_says_what_to_do(tmp_path: Path) -> None:
     with (
         ClusterProcess(tmp_path, 1, *SETTINGS) as cluster,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.proxy.kafka.apis import APIS, KeyRows, PartitionRows
+from magnetar.kafka.handlers import ROUTE_BY_KEY
+from magnetar.kafka.rows import KeyRows, PartitionRows
 from magnetar.proxy.kafka.spreading import (
     codes_in,
     cut_keys,
@@ -46,7 +47,7 @@ TOPICS = st.dictionaries(
 
 
 def rows_of(key: ApiKey) -> tuple[PartitionRows, PartitionRows]:
-    asked, answered = APIS[key].asked, APIS[key].answered
+    asked, answered = ROUTE_BY_KEY[key].asked, ROUTE_BY_KEY[key].answered
     assert isinstance(asked, PartitionRows)
     assert isinstance(answered, PartitionRows)
     return asked, answered
@@ -104,7 +105,10 @@ def test_each_partition_is_asked_of_its_owner_and_answered_once(
 
 @given(st.lists(st.text(max_size=3), unique=True, min_size=1), st.data())
 def test_each_group_is_asked_of_its_coordinator(groups: list[str], data: st.DataObject) -> None:
-    asked, answered = APIS[ApiKey.DESCRIBE_GROUPS].asked, APIS[ApiKey.DESCRIBE_GROUPS].answered
+    asked, answered = (
+        ROUTE_BY_KEY[ApiKey.DESCRIBE_GROUPS].asked,
+        ROUTE_BY_KEY[ApiKey.DESCRIBE_GROUPS].answered,
+    )
     assert isinstance(asked, KeyRows)
     assert isinstance(answered, KeyRows)
     owners = {group: data.draw(OWNERS) for group in groups}
@@ -124,7 +128,7 @@ def test_each_group_is_asked_of_its_coordinator(groups: list[str], data: st.Data
 
 
 def test_markers_are_cut_below_their_producers() -> None:
-    asked = APIS[ApiKey.WRITE_TXN_MARKERS].asked
+    asked = ROUTE_BY_KEY[ApiKey.WRITE_TXN_MARKERS].asked
     assert isinstance(asked, PartitionRows)
     request = WriteTxnMarkersRequest(
         markers=[
@@ -148,7 +152,7 @@ def test_directories_and_producers_of_several_brokers_are_put_together() -> None
         result = DescribeLogDirsResult(log_dir=directory, topics=rows, total_bytes=1, usable_bytes=1)
         return DescribeLogDirsResponse(results=[result])
 
-    answered = APIS[ApiKey.DESCRIBE_LOG_DIRS].answered
+    answered = ROUTE_BY_KEY[ApiKey.DESCRIBE_LOG_DIRS].answered
     assert isinstance(answered, KeyRows)
     answers = [told("/data", "a"), told("/data", "b", "c"), told("/other", "d"), told("/data")]
     joined = join_keys(answered, answers)
@@ -162,5 +166,5 @@ def test_directories_and_producers_of_several_brokers_are_put_together() -> None
         1,
         0,
     ]  # what brokers said stays as it was
-    marked = APIS[ApiKey.WRITE_TXN_MARKERS].answered
+    marked = ROUTE_BY_KEY[ApiKey.WRITE_TXN_MARKERS].answered
     assert marked == KeyRows("markers", "producer_id", "topics")

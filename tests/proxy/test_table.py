@@ -1,11 +1,12 @@
-"""The proxy's table of contents: every API that brokers serve is in it, and says where its rows really are."""
+"""Where a proxy sends requests, as routes have it: their rows and keys are fields of the messages."""
 
 from __future__ import annotations
 
 import pytest
 
 from magnetar.kafka.handlers import ROUTE_BY_KEY
-from magnetar.proxy.kafka.apis import APIS, NOT_PASSED, KeyRows, PartitionRows, Way, versions_of
+from magnetar.kafka.rows import KeyRows, PartitionRows, Way
+from magnetar.proxy.kafka.passed import versions_of
 from magnetar.proxy.kafka.rewriting import REWRITTEN, Place
 from magnetar.wire.kafka.messages import API_KEYS, ApiKey, request_class, response_class
 from magnetar.wire.kafka.messages.describe_topic_partitions_response import (
@@ -14,13 +15,10 @@ from magnetar.wire.kafka.messages.describe_topic_partitions_response import (
     DescribeTopicPartitionsResponseTopic,
 )
 
-
-def test_every_api_that_is_served_goes_somewhere() -> None:
-    assert not ROUTE_BY_KEY.keys() - APIS.keys() - NOT_PASSED.keys()
-    assert not APIS.keys() & NOT_PASSED.keys()
+PASSED = [route for route in ROUTE_BY_KEY.values() if route.way is not Way.NOT_PASSED]
 
 
-@pytest.mark.parametrize("key", sorted(APIS.keys() & ROUTE_BY_KEY.keys()), ids=lambda key: API_KEYS[key][0])
+@pytest.mark.parametrize("key", sorted(route.api_key for route in PASSED), ids=lambda key: API_KEYS[key][0])
 def test_versions_are_those_of_brokers(key: int) -> None:
     served = ROUTE_BY_KEY[key].versions
     assert versions_of(key)[-1] == served[-1]
@@ -32,29 +30,31 @@ def test_an_unknown_api_has_no_versions() -> None:
     assert not versions_of(ApiKey.READ_SHARE_GROUP_STATE)
 
 
-@pytest.mark.parametrize("key", sorted(APIS.keys() & ROUTE_BY_KEY.keys()), ids=lambda key: API_KEYS[key][0])
+@pytest.mark.parametrize("key", sorted(route.api_key for route in PASSED), ids=lambda key: API_KEYS[key][0])
 def test_rows_and_keys_are_fields_of_the_messages(key: int) -> None:
-    api = APIS[key]
-    for message, rows in ((request_class(key), api.asked), (response_class(key), api.answered)):
+    route = ROUTE_BY_KEY[key]
+    for message, rows in ((request_class(key), route.asked), (response_class(key), route.answered)):
         if isinstance(rows, KeyRows):
             assert rows.rows in message.__slots__
         if isinstance(rows, PartitionRows):
             assert rows.topics.partition(".")[0] in message.__slots__
-    if api.key:
-        assert api.key in request_class(key).__slots__
-    if api.way is Way.COORDINATOR:
-        assert api.key
-    if api.way in (Way.COORDINATORS, Way.EVERY):
-        assert isinstance(api.answered, KeyRows)
+    if route.key:
+        assert route.key in request_class(key).__slots__
+    if route.way is Way.COORDINATOR:
+        assert route.key
+    if route.way in (Way.COORDINATORS, Way.EVERY):
+        assert isinstance(route.answered, KeyRows)
+    if route.way is Way.LEADERS:
+        assert isinstance(route.asked, PartitionRows)
 
 
 def test_answers_that_name_brokers_are_told_in_other_words() -> None:
     """What has a field for a broker's place or number is rewritten, or is known to need none."""
     told = {"node_id", "leader_id", "controller_id", "broker_id", "host", "node_endpoints"}
     naming = {
-        key
-        for key in APIS.keys() & ROUTE_BY_KEY.keys()
-        if told & {name for row in _classes_of(response_class(key)) for name in row.__slots__}
+        route.api_key
+        for route in PASSED
+        if told & {name for row in _classes_of(response_class(route.api_key)) for name in row.__slots__}
     }
     assert naming - REWRITTEN.keys() <= set(_NAME_OTHERS)
 

@@ -12,17 +12,17 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from magnetar.broker.core import Broker
-from magnetar.broker.duties import Duties
-from magnetar.broker.listeners import Endpoint, Listener
-from magnetar.broker.settings import Settings
 from magnetar.ledger.memory import MemoryEngine
 from magnetar.metadata import MemoryStore
+from magnetar.node.broker import Broker
+from magnetar.node.duties import Duties
 from magnetar.pulsar.handler import PulsarProtocolHandler
 from magnetar.pulsar.server import PulsarServer, PulsarSocket
 from magnetar.pulsar.services import PulsarServices
 from magnetar.records.compression import Buffer
 from magnetar.schema_registry.handler import SchemaRegistryHandler
+from magnetar.serving.listeners import Endpoint, Listener
+from magnetar.settings.settings import Settings
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand
 from tests.pulsar import raw
 

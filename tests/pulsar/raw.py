@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from typing import Self
 
 from magnetar.records.crc import crc32c
@@ -62,14 +63,25 @@ class Raw:
         return BaseCommand.FromString(data[4 : 4 + length]), data[4 + length :]
 
     def hears_nothing_more(self) -> bool:
-        """Whether the broker closes the connection without another word."""
+        """Whether the broker closes the connection without another word, within as long as an answer is waited for.
+
+        It may ask with PING meanwhile whether the client lives, again and again.
+        """
+        patience = self._socket.gettimeout() or PATIENCE_S
+        until = time.monotonic() + patience
         try:
-            while True:
+            while (left := until - time.monotonic()) > 0:
+                self._socket.settimeout(left)
                 command, _ = self.hear()
                 if command.type not in (BaseCommand.PING, BaseCommand.ERROR):
                     return False
         except (EOFError, ConnectionError):
             return True
+        except TimeoutError:
+            return False
+        finally:
+            self._socket.settimeout(patience)
+        return False
 
     def _take(self, size: int) -> bytes:
         while len(self._rest) < size:

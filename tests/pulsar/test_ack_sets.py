@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.ledger.ack_sets import set_of, words_of
-from magnetar.ledger.cursor_info import CursorInfo, decode_cursor, encode_cursor
+from magnetar.ledger.formats.ack_sets import set_of, words_of
+from magnetar.ledger.formats.cursor_info import CursorInfo, decode_cursor, encode_cursor
 from magnetar.ledger.port import Position
 from magnetar.pulsar.dispatch import acknowledgements
 from magnetar.pulsar.dispatch.base import AnySubscription

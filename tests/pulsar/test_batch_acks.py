@@ -11,7 +11,7 @@ import pulsar
 import pytest
 from pulsar import ConsumerType
 
-from magnetar.ledger.cursor_info import CursorInfo, cursor_path, decode_cursor
+from magnetar.ledger.formats.cursor_info import CursorInfo, cursor_path, decode_cursor
 from tests.process import BrokerProcess
 from tests.pulsar.conftest import PULSAR, connect
 from tests.pulsar.test_client import WAIT_MS, nothing_comes, numbers, receive, send

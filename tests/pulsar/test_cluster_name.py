@@ -12,7 +12,7 @@ import httpx
 import pulsar
 import pytest
 
-from magnetar.broker.limits import NAMESPACE_KEYS, Rate, decode_limits
+from magnetar.topics.limits import NAMESPACE_KEYS, Rate, decode_limits
 from tests.pulsar.conftest import serving
 
 NAMESPACE = "/admin/v2/namespaces/public/default"

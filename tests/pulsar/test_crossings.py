@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar.broker import slices
+from magnetar.base import slices
 from magnetar.pulsar.errors import PulsarError
 from magnetar.pulsar.ids import Ids
 from magnetar.pulsar.names import PulsarName

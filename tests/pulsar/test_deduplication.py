@@ -7,8 +7,6 @@ from typing import Any, cast
 
 import pytest
 
-from magnetar.broker.names import TopicName
-from magnetar.broker.topic import Topic
 from magnetar.ledger.errors import LedgerFenced, StorageFailed, StorageFull
 from magnetar.ledger.memory import MemoryEngine
 from magnetar.ledger.port import CompactionRules, Done, Flush, LedgerPolicy, Pending, Position
@@ -21,6 +19,8 @@ from magnetar.pulsar.dispatch.reading import UnackedLimits
 from magnetar.pulsar.errors import ProducerFenced
 from magnetar.pulsar.producers import Producer
 from magnetar.pulsar.topic import PulsarTopic
+from magnetar.topics.names import TopicName
+from magnetar.topics.topic import Topic
 from magnetar.wire.pulsar.pulsar_pb2 import ProducerAccessMode
 from tests.ledger.cursors import kept
 from tests.ledger.entries import prepared
@@ -297,3 +297,12 @@ async def test_the_epoch_of_an_exclusive_producer_fences_across_a_restart(house:
     back = exclusive("second", 1)
     await add(again, back)
     assert back.topic_epoch == 1
+
+
+async def test_lost_entries_of_the_oldest_ledger_count_no_more_either(house: House) -> None:
+    await house.send("a", 0, 1)
+    dedup, (only,) = house.topic.dedup, house.log.ledgers()
+    assert dedup is not None
+    dedup.note(Pending(40, None, Position(only.ledger_id, 40)), "a", 40)
+    await house.topic.save()
+    assert await house.after_a_crash() == {"a": 0, "b": -1}

@@ -17,14 +17,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar.broker import slices
-from magnetar.broker.limits import Limits as TopicLimits
-from magnetar.broker.limits import Persistence, Quota, Rate
-from magnetar.broker.names import TopicName
-from magnetar.broker.shares.linked import Claimed
-from magnetar.broker.shares.share_partition import Standing
-from magnetar.broker.topic import Topic
-from magnetar.ledger.cursor import Cursor, Start
+from magnetar.base import slices
+from magnetar.coordination.shares.linked import Claimed
+from magnetar.coordination.shares.share_partition import Standing
+from magnetar.ledger.cursors.cursor import Cursor, Start
 from magnetar.ledger.errors import StorageFailed
 from magnetar.ledger.memory import MemoryEngine
 from magnetar.ledger.port import Flush, LedgerPolicy, ManagedLedger, Pending, Position, StoredEntry
@@ -35,10 +31,10 @@ from magnetar.pulsar.dispatch import deliveries
 from magnetar.pulsar.dispatch.acknowledgements import Acknowledgements
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.consumer import Consumer
-from magnetar.pulsar.dispatch.deliveries import HASH_RANGE, Deliveries, Delivery, Place, sticky_hash
+from magnetar.pulsar.dispatch.deliveries import Deliveries, Delivery, Place, sticky_hash
 from magnetar.pulsar.dispatch.key_shared import KeyShared
 from magnetar.pulsar.dispatch.keys import Division, Halves, HashRanges
-from magnetar.pulsar.dispatch.linked import LinkedWork
+from magnetar.pulsar.dispatch.linked import LinkedWork, Span
 from magnetar.pulsar.dispatch.reading import Readings, UnackedLimits
 from magnetar.pulsar.dispatch.shared import Shared
 from magnetar.pulsar.dispatch.single_active import SingleActive
@@ -49,6 +45,11 @@ from magnetar.pulsar.places import Places
 from magnetar.pulsar.rate_limits import RateLimit
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.records.compression import Buffer
+from magnetar.records.sticky_keys import HASH_RANGE
+from magnetar.topics.limits import Limits as TopicLimits
+from magnetar.topics.limits import Persistence, Quota, Rate
+from magnetar.topics.names import TopicName
+from magnetar.topics.topic import Topic
 from magnetar.wire.pulsar.frames import read_frame
 from magnetar.wire.pulsar.pulsar_pb2 import MessageMetadata
 from tests.ledger.cursors import mark_of
@@ -57,6 +58,7 @@ from tests.pulsar.raw import entry
 from tests.turns import of_others
 
 KEY_SHARED = {"key_shared": Division.RING, "key_halved": Division.HALVES}
+STICKY = {"key_ranges": Division.RANGES}
 KINDS = ("exclusive", "shared", *KEY_SHARED)
 
 
@@ -96,8 +98,9 @@ class House:
         self.subscription: Subscription
         if kind == "shared":
             self.subscription = Shared("s", cursor, readings)
-        elif kind in KEY_SHARED:
-            self.subscription = KeyShared("s", cursor, readings, division=KEY_SHARED[kind], any_order=False)
+        elif kind in KEY_SHARED or kind in STICKY:
+            division = (KEY_SHARED | STICKY)[kind]
+            self.subscription = KeyShared("s", cursor, readings, division=division, any_order=False)
         else:
             self.subscription = SingleActive("s", cursor, readings, SubType.Failover)
         log.watchers.append(self.subscription.wake)
@@ -115,11 +118,18 @@ class House:
         return consumer, ear
 
 
-async def house(kind: str, *, limits: UnackedLimits = UnackedLimits(0, 0)) -> House:  # noqa: B008
+async def house(
+    kind: str,
+    *,
+    limits: UnackedLimits = UnackedLimits(0, 0),  # noqa: B008
+    ledger_entries: int = 50,
+) -> House:
     engine = MemoryEngine()
     await engine.start()
     log = await prepared(
-        await engine.open("public/default/persistent/t", LedgerPolicy(flush=Flush.os, max_ledger_entries=50))
+        await engine.open(
+            "public/default/persistent/t", LedgerPolicy(flush=Flush.os, max_ledger_entries=ledger_entries)
+        )
     )
     return House(log, await (await log.cursors()).open("s", Start.earliest), kind, limits)
 
@@ -187,6 +197,39 @@ async def test_whatever_consumers_do_every_message_is_acknowledged_once(kind: st
     assert survivor.unacked == 0, f"seed {seed}"
 
 
+@pytest.mark.parametrize("kind", ["shared", *KEY_SHARED])
+async def test_nothing_is_read_while_nothing_may_be_sent(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = await house(kind, limits=UnackedLimits(0, 2))
+    reads: list[int] = []
+    read = home.log.read
+
+    async def counted(offset: int, **options: Any) -> Any:
+        reads.append(offset)
+        return await read(offset, **options)
+
+    monkeypatch.setattr(home.log, "read", counted)
+    consumer, ear = home.join(permits=0)
+    for number in range(3):
+        home.write(number)
+    home.subscription.wake()
+    await settle()
+    assert not reads, "no consumer has room"
+    home.subscription.flow(consumer, 10)
+    await settle()
+    places = [place for place, _, _ in ear.heard]
+    assert len(places) == 2, "then so many are out"
+    reads.clear()
+    for number in range(100):
+        home.write(number)
+    home.subscription.wake()
+    await settle()
+    assert not reads
+    home.subscription.acknowledge(consumer, places[0], None)
+    home.subscription.acknowledge(consumer, places[1], None)
+    await settle()
+    assert len(ear.heard) > 2
+
+
 @pytest.mark.parametrize("kind", KEY_SHARED)
 async def test_a_key_stays_in_order_while_consumers_come_and_go(kind: str) -> None:
     """No consumer gets a key's next message while another one still holds an earlier one."""
@@ -203,7 +246,8 @@ async def test_a_key_stays_in_order_while_consumers_come_and_go(kind: str) -> No
         held: dict[int, set[Consumer]] = defaultdict(set)
         for consumer, _ in consumers:
             for pending in consumer.pending.values():
-                held[pending.key_hash].add(consumer)
+                for each in pending.hashes:
+                    held[each].add(consumer)
         assert all(len(owners) == 1 for owners in held.values()), f"seed {seed}"
         if step % 20 == 5 and len(consumers) < 6:
             consumers.append(home.join(7))
@@ -844,3 +888,96 @@ async def test_a_consumer_without_room_keeps_only_its_own_messages_waiting() -> 
     home.subscription.remove(slow)
     await settle()
     assert [text for _, text, _ in other_ear.heard][-3:] == ["100", "101", "102"], "from the first piece on"
+
+
+async def test_what_is_skipped_does_not_come_again_up_to_the_very_entry() -> None:
+    home = await house("shared")
+    consumer, ear = home.join(10)
+    for number in range(3):
+        home.write(number)
+    await settle()
+    places = [place for place, _, _ in ear.heard]
+    assert consumer.unacked == 3
+    home.subscription.skip_to(Position(*places[0]))
+    assert consumer.unacked == 2
+    held = home.subscription
+    consumer.permits = 0
+    held.redeliver(consumer, places[1:], None)
+    held.skip_to(Position(*places[1]))
+    held.flow(consumer, 10)
+    await settle()
+    assert [text for _, text, _ in ear.heard[3:]] == ["2"]
+
+
+async def test_a_piece_that_waits_for_its_consumer_holds_up_nobody_elses_redelivery() -> None:
+    home = await house("shared")
+    slow, slow_ear = home.join(2)
+    write_in_pieces(home, 1, 3)
+    await settle()
+    other, other_ear = home.join(1)
+    home.write(900)
+    await settle()
+    assert ([text for _, text, _ in slow_ear.heard], [text for _, text, _ in other_ear.heard]) == (
+        ["100", "101"],
+        ["900"],
+    )
+    home.subscription.redeliver(slow, [slow_ear.heard[1][0]], None)
+    home.subscription.redeliver(other, [other_ear.heard[0][0]], None)
+    home.subscription.flow(other, 1)
+    await settle()
+    assert [text for _, text, _ in other_ear.heard] == ["900", "900"]
+
+
+async def test_entries_between_two_places_are_counted_across_ledgers() -> None:
+    home = await house("shared")
+    for number in range(120):  # in ledgers of 50
+        await home.write(number).settled()
+    entries = [
+        Position(ledger.ledger_id, entry_id)
+        for ledger in home.log.ledgers()
+        for entry_id in range(ledger.entries)
+    ]
+    assert len(entries) == 120
+    places = Places(home.log)
+    for mark in (Position(entries[0].ledger_id, -1), *entries[::7], entries[-1]):
+        for following in (*entries[::9], entries[-1]):
+            want = sum(mark < each < following for each in entries)
+            assert places.entries_between(mark, following) == want, (mark, following)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_subscription_that_closed_sends_nothing_more(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = await house(kind)
+    _, ear = home.join(10)
+    home.write(0)
+    await settle()
+    assert len(ear.heard) == 1
+    gate, read = asyncio.Event(), home.log.read
+
+    async def slowly(*arguments: Any, **options: Any) -> Any:
+        await gate.wait()
+        return await read(*arguments, **options)
+
+    monkeypatch.setattr(home.log, "read", slowly)
+    home.write(1)
+    await settle()
+    home.subscription.close()
+    gate.set()
+    await settle()
+    home.write(2)
+    home.subscription.wake()
+    await settle()
+    assert len(ear.heard) == 1
+
+
+@given(st.integers(1, 20).flatmap(lambda size: st.tuples(st.just(size), st.integers(1, (1 << size) - 1))))
+def test_runs_of_a_batch_that_are_done_are_all_that_does_not_remain(asked: tuple[int, int]) -> None:
+    size, remaining = asked
+    accepted: list[tuple[int, int]] = []
+    queue = MagicMock(accept=lambda first, last: accepted.append((first, last)))
+    LinkedWork._accept(queue, Span(100, 100 + size - 1), remaining)
+    offsets = [offset for first, last in accepted for offset in range(first, last + 1)]
+    assert offsets == [100 + index for index in range(size) if not remaining >> index & 1]
+    assert all(after > last + 1 for (_, last), (after, _) in pairwise(accepted)), "runs are whole"

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.names import TopicName
 from magnetar.ledger.port import wall_clock_ms
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.wanted import Wanted
 from magnetar.pulsar.expired_subscriptions import ExpiredSubscriptionsSweep
 from magnetar.pulsar.policies import AUTO_SUBSCRIPTIONS, SCHEMA_STRATEGY, SCHEMAS_ENFORCED
+from magnetar.topics.names import TopicName
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, ServerError
 from tests.pulsar import raw
 from tests.pulsar.inside import Inside, inside, settled

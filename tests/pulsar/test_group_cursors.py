@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.errors import BrokerError
-from magnetar.broker.ownership import BrokerInfo, NotOwned, Owned
-from magnetar.broker.progress import GroupIsActive, GroupStanding, Read
-from magnetar.ledger.cursor import Start
+from magnetar.base.errors import BrokerError
+from magnetar.cluster.ownership import BrokerInfo, NotOwned, Owned
+from magnetar.coordination.progress import GroupIsActive, GroupStanding, Read
+from magnetar.ledger.cursors.cursor import Start
 from magnetar.ledger.errors import StorageFailed
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.wanted import Wanted
@@ -162,7 +162,7 @@ async def test_a_cursor_that_could_not_follow_follows_later(
 async def test_very_many_commits_let_others_have_their_turn(
     both: Both, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("magnetar.broker.slices.SLICE_S", -1.0)
+    monkeypatch.setattr("magnetar.base.slices.SLICE_S", -1.0)
     turns, commits = 0, 300
     for number in range(commits):
         both.progress.committed(f"other-{number}", both.read.topic, 0, 1)

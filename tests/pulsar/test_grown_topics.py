@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from magnetar.broker import asking_owners
-from magnetar.broker.between_brokers import BetweenBrokers
-from magnetar.broker.errors import BrokerError
-from magnetar.broker.ownership import NotOwned, Owned
+from magnetar.base.errors import BrokerError
+from magnetar.cluster import asking_owners
+from magnetar.cluster.between_brokers import BetweenBrokers
+from magnetar.cluster.ownership import NotOwned, Owned
 from magnetar.pulsar import grown_topics
 from magnetar.pulsar.dispatch.wanted import Wanted
 from magnetar.pulsar.errors import NotAllowed

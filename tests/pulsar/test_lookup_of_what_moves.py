@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.listeners import Endpoint
-from magnetar.broker.ownership import BrokerInfo, NotOwned, Owned
+from magnetar.cluster.ownership import BrokerInfo, NotOwned, Owned
+from magnetar.serving.listeners import Endpoint
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, CommandLookupTopicResponse, ServerError
 from tests.pulsar.inside import Inside, inside
 from tests.pulsar.test_enforced import lookup

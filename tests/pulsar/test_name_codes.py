@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from magnetar.broker.names import TopicName
+from magnetar.topics.names import TopicName
 from tests.pulsar.inside import inside
 from tests.pulsar.name_cases import NAMES, PARTITIONED, PLAIN, QUESTIONS, told
 

@@ -10,11 +10,10 @@ from typing import Any, cast
 
 import pytest
 
-from magnetar.broker.backlogs import Backlogs
-from magnetar.broker.limits import Limits, Quota
-from magnetar.ledger.cursor import Start
+from magnetar.ledger.cursors.cursor import Start
 from magnetar.ledger.errors import StorageFailed
 from magnetar.ledger.port import Position
+from magnetar.logs.backlogs import Backlogs
 from magnetar.pulsar import backlog
 from magnetar.pulsar import topics as module
 from magnetar.pulsar.backlog import EVICTION
@@ -23,6 +22,7 @@ from magnetar.pulsar.dispatch.wanted import Wanted
 from magnetar.pulsar.producers import Producer
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.pulsar.topics import PulsarTopics
+from magnetar.topics.limits import Limits, Quota
 from tests.admin.house import House
 from tests.pulsar.raw import entry
 
@@ -137,7 +137,7 @@ async def test_only_backlogs_that_limits_concern_are_held_to_them(street: Street
 async def test_a_sweep_of_everything_lets_others_have_their_turn(
     street: Street, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("magnetar.broker.slices.SLICE_S", -1.0)
+    monkeypatch.setattr("magnetar.base.slices.SLICE_S", -1.0)
     turns = 0
 
     async def other() -> None:

@@ -8,12 +8,12 @@ from itertools import pairwise
 
 import pytest
 
-from magnetar.broker.names import TopicName
-from magnetar.broker.topic import Topic
 from magnetar.pulsar.errors import NotAllowed
 from magnetar.pulsar.patterns import Pattern, matching
 from magnetar.pulsar.phase import Phase
 from magnetar.pulsar.watches import MAX_NOTES
+from magnetar.topics.names import TopicName
+from magnetar.topics.topic import Topic
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, ServerError
 from tests.pulsar import raw
 from tests.pulsar.inside import Client, Inside, inside, settled

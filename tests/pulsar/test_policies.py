@@ -17,8 +17,8 @@ from confluent_kafka import Producer as KafkaProducer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pulsar import ConsumerType
 
-from magnetar.broker.limits import NAMESPACE_KEYS, Limits, Quota, Rate, decode_limits
 from magnetar.pulsar.rate_limits import RateLimit
+from magnetar.topics.limits import NAMESPACE_KEYS, Limits, Quota, Rate, decode_limits
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, Schema, ServerError
 from tests.process import BrokerProcess
 from tests.pulsar import raw

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.broker.names import TopicName
 from magnetar.metadata.memory import MemoryStore
 from magnetar.pulsar.errors import IncompatibleSchema
 from magnetar.pulsar.schema_rules import Strategy
 from magnetar.pulsar.schemas import TopicSchemas, strategy_named
 from magnetar.schema_registry.workshop import Workshop
+from magnetar.topics.names import TopicName
 from tests.pulsar.schema_cases import CASES, STRATEGIES, Case
 
 RULES = json.loads((Path(__file__).parent / "schema_rules.json").read_text())

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from google.protobuf import descriptor_pb2
 
-from magnetar.broker.errors import TopicNotFound
-from magnetar.broker.names import TopicName
+from magnetar.base.errors import TopicNotFound
 from magnetar.metadata.memory import MemoryStore
 from magnetar.pulsar.errors import IncompatibleSchema, NotAllowed
 from magnetar.pulsar.native_schemas import root_message
@@ -20,6 +19,7 @@ from magnetar.pulsar.schema_rules import Strategy
 from magnetar.pulsar.schemas import MAX_TOPIC_BYTES, TopicSchemas
 from magnetar.schema_registry import work
 from magnetar.schema_registry.workshop import Workshop
+from magnetar.topics.names import TopicName
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand
 from tests.process import BrokerProcess
 from tests.pulsar.raw import Raw, producer

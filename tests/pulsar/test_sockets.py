@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
-from magnetar.broker.names import TopicName
 from magnetar.pulsar import server
 from magnetar.pulsar.connection import ANSWERS_AT_ONCE_BYTES
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.phase import Phase
+from magnetar.topics.names import TopicName
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, KeySharedMode, ServerError
 from tests.pulsar import raw
 from tests.pulsar.inside import Inside, inside, settled
@@ -211,7 +211,7 @@ async def test_frames_are_read_as_far_as_there_is_memory() -> None:
     async with inside(**{"memory.requests.bytes": str(1 << 20)}) as broker:
         client = broker.client()
         assert (await client.ask(raw.producer("persistent://public/default/t"))).type == PRODUCED
-        message = raw.frame(raw.send(), raw.entry(b"x" * 400_000))
+        message = raw.frame(raw.send(), raw.entry(b"x" * 2_000_000))  # less than 1 MB may come all the same
         greedy = broker.broker.memory.account(lambda: None, known=True)
         greedy.charge(2 << 20)
         greedy.may_take_more()  # it is what is being finished

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.ledger.disk import File
+from magnetar.ledger.files.disk import File
 from magnetar.ledger.memory import MemoryDisk, MemoryEngine, MemoryFile
 from magnetar.metadata import MemoryStore
 from magnetar.pulsar import serving

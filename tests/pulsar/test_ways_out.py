@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from magnetar.ledger.cursor import Start
-from magnetar.ledger.cursor_info import cursor_path, decode_cursor
+from magnetar.ledger.cursors.cursor import Start
+from magnetar.ledger.formats.cursor_info import cursor_path, decode_cursor
 from magnetar.metadata import MetadataStore
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.subscription import Subscription

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.pulsar.dispatch.murmur import murmur3_32
+from magnetar.records.sticky_keys import murmur3_32
 from magnetar.schema_registry.avro_compatibility import can_read
 from magnetar.wire.pulsar import encode
 from magnetar.wire.pulsar.frames import BIG_FRAME_BYTES, BadFrame, PulsarFrameReader, read_frame

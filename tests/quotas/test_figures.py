@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.client_quotas import QuotaEntity
-from magnetar.broker.figures import FigureTable
+from magnetar.figures.figures import FigureTable
 from magnetar.kafka.figures import KafkaFigures
 from magnetar.kafka.quotas.figures import quota_tables
+from magnetar.topics.client_quotas import QuotaEntity
 from tests.hostile.test_fuzz import broker, kafka
 from tests.quotas.asking import fetch, produce
 from tests.quotas.test_throttling import HOSTILE, House, topics

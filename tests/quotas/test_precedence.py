@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from magnetar.broker.client_quotas import DEFAULT, QuotaEntity
-from magnetar.broker.memory import MemoryBudget
 from magnetar.kafka.quotas import meters
 from magnetar.kafka.quotas.meters import Limit, Meters, Who, limit_of, limit_of_address
 from magnetar.kafka.quotas.rates import WindowedRate, Windows
+from magnetar.serving.memory import MemoryBudget
+from magnetar.topics.client_quotas import DEFAULT, QuotaEntity
 
 ORDER = [
     (QuotaEntity("alice", "app"), Who("alice", "app")),

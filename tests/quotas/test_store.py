@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.client_quotas import DEFAULT, ClientQuotas, QuotaEntity, check_quota
-from magnetar.broker.errors import InvalidQuota
+from magnetar.base.errors import InvalidQuota
 from magnetar.metadata import ANY, MemoryStore, MemoryTree, Put
 from magnetar.metadata.cache import MetadataCache
+from magnetar.topics.client_quotas import DEFAULT, ClientQuotas, QuotaEntity, check_quota
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.describe_client_quotas_request import (
     ComponentData,

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.client_quotas import DEFAULT, QuotaEntity
-from magnetar.broker.service import BrokerService
 from magnetar.kafka.quotas.managers import QuotaManagers
 from magnetar.kafka.throttling import Timed, throttled
+from magnetar.node.service import BrokerService
+from magnetar.topics.client_quotas import DEFAULT, QuotaEntity
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.header import decode_response_header
 from magnetar.wire.kafka.message import Message

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +18,7 @@ from magnetar.records.batch import (
     seal,
     with_log_append_time,
 )
-from magnetar.records.check import check_and_open, check_batch, check_records
+from magnetar.records.check import check_and_open, check_batch, check_records, max_time
 from magnetar.records.compression import Codec
 from magnetar.records.errors import CorruptBatch, InvalidRecord
 from magnetar.records.mapping import RawRecord, encode_record
@@ -187,7 +188,9 @@ def test_the_earliest_time_is_found(random: Random, codec: Codec) -> None:
     key, value = random.choice((None, b"k")), bytes(random.choice((0, 100)))
     stamps = times(random)
     batch = encode_batch([PlainRecord(key, value, (), stamp) for stamp in stamps], codec=codec)
-    found = check_and_open(memoryview(batch))[2]
+    _, header, body, found = check_and_open(memoryview(batch))
+    if max(abs(each - stamps[0]) for each in stamps) < FAR:
+        assert header.base_timestamp + max_time(bytes(body), len(stamps)) == max(stamps)
     if max(stamps) - stamps[0] < FAR and stamps[0] - min(stamps) < FAR:
         assert found == min(stamps)
     else:
@@ -202,7 +205,7 @@ def test_one_late_record_back_in_time_is_seen_wherever_it_is() -> None:
             ]
             stamps[place] = stamps[0] - (abs(stamps[place] - stamps[0]) or 7)
             batch = encode_batch([PlainRecord(None, b"v" * 50, (), stamp) for stamp in stamps])
-            assert check_and_open(memoryview(batch))[2] == stamps[place], (width, place)
+            assert check_and_open(memoryview(batch))[3] == stamps[place], (width, place)
 
 
 def test_a_batch_whose_base_is_no_records_time() -> None:
@@ -215,19 +218,42 @@ def test_a_batch_whose_base_is_no_records_time() -> None:
         )
         header = read_header(encode_batch([PlainRecord(None, b"v", (), base)] * 30))
         batch = seal(header._replace(max_timestamp=max(times)), body)
-        assert check_and_open(memoryview(batch))[2] == min(times)
+        assert check_and_open(memoryview(batch))[3] == min(times)
+
+
+@pytest.mark.parametrize("codec", [Codec.none, Codec.gzip])
+@pytest.mark.parametrize("unset", [-1, 0])
+def test_a_latest_time_that_the_client_left_out_is_written(codec: Codec, unset: int) -> None:
+    """Sarama sends -1; Kafka stores the latest of the records' times, by which offsets are found."""
+    base = 1_700_000_000_000
+    times = [base, base + 5, base + (1 << 21), base - 70, base + 9000, base - (1 << 40)]
+    whole = encode_batch([PlainRecord(b"k", b"v" * 200, (("h", b"1"),), each) for each in times], codec=codec)
+    header = read_header(whole)
+    sent = seal(header._replace(max_timestamp=unset), whole[HEADER_BYTES:])
+    stored, found, body, earliest_ms = check_and_open(memoryview(sent))
+    assert (bytes(stored), found) == (whole, header)
+    assert earliest_ms == min(times)
+    assert max_time(bytes(body), len(times)) == 1 << 21
+
+
+def test_a_batch_whose_records_have_no_time_stays_so() -> None:
+    none = encode_batch([PlainRecord(None, b"v", (), -1) for _ in range(9)])
+    assert bytes(check_and_open(memoryview(none))[0]) == none
 
 
 def test_the_earliest_time_is_never_later_than_what_the_head_says() -> None:
     now = 1_700_000_000_000
     batch = encode_batch([PlainRecord(None, b"v", (), now + number) for number in range(9)])
     header = read_header(batch)
-    modest = seal(header._replace(max_timestamp=now - 5), batch[HEADER_BYTES:])
-    assert check_and_open(memoryview(modest))[2] == now - 5
+    records = b"".join(
+        encode_record(RawRecord(number, now + 9, None, b"v", b"\0"), now) for number in range(9)
+    )
+    modest = seal(header._replace(max_timestamp=now + 5), records)
+    assert check_and_open(memoryview(modest))[3] == now + 5
     stamped = memoryview(with_log_append_time(batch, header, now + 99))
     assert read_header(stamped).attributes & LOG_APPEND_TIME
-    assert check_and_open(stamped)[2] == now + 99
+    assert check_and_open(stamped)[3] == now + 99
     far = seal(header._replace(base_timestamp=(1 << 63) - 4), batch[HEADER_BYTES:])
-    assert check_and_open(memoryview(far))[2] == UNKNOWN_TIME  # base and delta run over
+    assert check_and_open(memoryview(far))[3] == UNKNOWN_TIME  # base and delta run over
     none = encode_batch([PlainRecord(None, b"v", (), -1) for _ in range(9)])
-    assert check_and_open(memoryview(none))[2] == -1
+    assert check_and_open(memoryview(none))[3] == -1

@@ -11,8 +11,8 @@ from types import ModuleType
 
 import pytest
 
-from magnetar.ledger import compaction_process
-from magnetar.ledger.compaction_job import Job
+from magnetar.ledger.compaction import process as compaction_process
+from magnetar.ledger.compaction.job import Job
 from magnetar.ledger.port import CompactionRules
 from magnetar.records import conversion, schema_ids
 from tests.waiting import until
@@ -20,7 +20,7 @@ from tests.waiting import until
 _LOADS = """
 from numba.core.dispatcher import Dispatcher
 from magnetar.records.loading import loaded
-(module,) = loaded("magnetar.records.schema_ids_kernel")
+(module,) = loaded("magnetar.records.kernels.schema_ids")
 made = [each.stats for each in vars(module).values() if isinstance(each, Dispatcher)]
 print(sum(len(each.cache_hits) for each in made), sum(len(each.cache_misses) for each in made))
 """
@@ -28,7 +28,7 @@ print(sum(len(each.cache_hits) for each in made), sum(len(each.cache_misses) for
 _ENDS_MEANWHILE = """
 import threading, time
 from magnetar.records import loading
-threading.Thread(target=loading.loaded, args=("magnetar.records.kafka_kernel",), daemon=True).start()
+threading.Thread(target=loading.loaded, args=("magnetar.records.kernels.kafka",), daemon=True).start()
 while not loading._compilers:
     time.sleep(0.01)
 print(*(each.pid for each in loading._compilers))
@@ -54,6 +54,7 @@ def test_a_process_that_ends_takes_its_compiler_along(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.nb?"))  # that one was not left to finish
 
 
+@pytest.mark.slow
 def test_what_is_known_to_be_kept_is_not_asked_of_another_process(tmp_path: Path) -> None:
     program = """
 import subprocess
@@ -64,7 +65,7 @@ class Counted(subprocess.Popen):
         begun.append(command)
         super().__init__(command, **others)
 subprocess.Popen = Counted
-(module,) = loading.loaded("magnetar.records.schema_ids_kernel")
+(module,) = loading.loaded("magnetar.records.kernels.schema_ids")
 print(len(begun), module.fill.stats.cache_misses.total() if hasattr(module.fill, "stats") else 0)
 """
     assert _run(program, tmp_path).split() == ["1", "0"]

@@ -20,10 +20,10 @@ from magnetar.records.batch import (
     encode_batch,
     read_header,
 )
-from magnetar.records.bytes_kernel import is_utf8
 from magnetar.records.compression import Codec
 from magnetar.records.conversion import kafka_batch, pulsar_message, use_machine_code
 from magnetar.records.errors import RecordsError
+from magnetar.records.kernels.bytes import is_utf8
 from magnetar.records.pulsar_compression import compress_payload
 from magnetar.records.pulsar_metadata import Compression
 from magnetar.records.pulsar_plain import framed_message, plain_kafka_batch, plain_pulsar_message

@@ -534,3 +534,37 @@ def test_where_metadata_is_kept_is_told(http: httpx.Client) -> None:
         "configurationMetadataStoreUrl": "sqlite:",
         "ledgersRootPath": "/ledgers",
     }
+
+
+@pytest.mark.parametrize("of_namespace", [False, True])
+def test_what_is_retained_exceeds_the_backlog_that_may_be(
+    http: httpx.Client, topic: str, of_namespace: bool
+) -> None:
+    """As Pulsar has it, for both orders and both bounds; 0 and -1 are no bounds."""
+    namespace = f"public/quota-{topic}"
+    assert http.put(f"/admin/v2/namespaces/{namespace}").status_code == 204
+    own = f"/admin/v2/persistent/{namespace}/t"
+    assert http.put(own).status_code == 204
+    root = f"/admin/v2/namespaces/{namespace}" if of_namespace else own
+
+    def retained(minutes: int, size_mb: int) -> httpx.Response:
+        body = {"retentionTimeInMinutes": minutes, "retentionSizeInMB": size_mb}
+        return http.post(f"{own}/retention", json=body)
+
+    size = {"limitSize": 10 << 20, "policy": "producer_request_hold"}
+    assert http.post(f"{root}/backlogQuota", json=size).status_code == 204
+    assert "Retention Quota must exceed" in refused(retained(10, 10), 412)
+    for minutes, size_mb in ((10, 11), (0, 0), (-1, -1), (10, -1)):
+        assert retained(minutes, size_mb).status_code == 204
+    age = {"limitTime": 600, "policy": "producer_request_hold"}
+    by_age = {"backlogQuotaType": "message_age"}
+    assert http.post(f"{root}/backlogQuota", json=age, params=by_age).status_code == (
+        204 if of_namespace else 412
+    )
+    assert retained(11, -1).status_code == 204
+    assert http.post(f"{root}/backlogQuota", json=age, params=by_age).status_code == 204
+    refused(retained(10, -1), 412)
+    assert retained(11, 20).status_code == 204
+    if not of_namespace:
+        larger = {"limitSize": 20 << 20, "policy": "producer_request_hold"}
+        assert "Backlog Quota exceeds" in refused(http.post(f"{own}/backlogQuota", json=larger), 412)

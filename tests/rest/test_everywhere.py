@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import pytest
 
-from magnetar.broker import asking_owners
-from magnetar.broker.auth.authentication import Principal
-from magnetar.broker.background import Background
-from magnetar.broker.between_brokers import BetweenBrokers
-from magnetar.broker.errors import BrokerError, TopicNotFound
-from magnetar.broker.ownership import NotOwned, Owned
+from magnetar.auth.authentication import Principal
+from magnetar.base.background import Background
+from magnetar.base.errors import BrokerError, TopicNotFound
+from magnetar.cluster import asking_owners
+from magnetar.cluster.between_brokers import BetweenBrokers
+from magnetar.cluster.ownership import NotOwned, Owned
 from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.rest import everywhere
 from magnetar.pulsar.rest.everywhere import ABOUT, answer_others, of_names, part, part_without_opening

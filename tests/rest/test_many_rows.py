@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.broker import slices
-from magnetar.broker.ownership import SoleOwner
+from magnetar.base import slices
+from magnetar.cluster.ownership import SoleOwner
 from magnetar.pulsar.rest import app, everywhere, non_persistent, stats
 from tests.turns import of_others
 

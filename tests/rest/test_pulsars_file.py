@@ -8,9 +8,9 @@ import httpx
 import pytest
 
 from magnetar.admin.listeners import parse_web_listeners
-from magnetar.broker.errors import InvalidConfig
-from magnetar.broker.settings import Settings
+from magnetar.base.errors import InvalidConfig
 from magnetar.pulsar.listeners import parse_pulsar_listeners
+from magnetar.settings.settings import Settings
 from tests.process import BrokerProcess
 from tests.pulsar.conftest import connect
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import httpx
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from magnetar.broker.settings import Settings
-from magnetar.broker.values import Kind
+from magnetar.base.values import Kind
+from magnetar.settings.settings import Settings
 from tests.process import BrokerProcess
 
 SECRETS = (

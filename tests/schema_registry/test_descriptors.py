@@ -71,6 +71,21 @@ def test_what_no_text_compiles_to_is_refused(what: str, references: dict[str, st
         protobuf_kind.parse(encoded(file), references, Work())
 
 
+def test_files_that_confluents_and_googles_schemas_import_need_no_reference() -> None:
+    file = compiled(
+        'syntax = "proto3"; import "confluent/meta.proto"; import "confluent/type/decimal.proto"; '
+        'import "google/type/money.proto"; message M { confluent.type.Decimal d = 1; google.type.Money m = 2; }'
+    )
+    assert protobuf_kind.parse(encoded(file), {}, Work()).text == as_text(file)
+    own = {"confluent/meta.proto": 'syntax = "proto3"; message Mine {}'}
+    mine = compile_texts(
+        {**own, MAIN: 'syntax = "proto3"; import "confluent/meta.proto"; message M { Mine a = 1; }'}
+    )
+    assert {each.name for each in mine.file} == {"confluent/meta.proto", MAIN}
+    with pytest.raises(InvalidSchema, match=r"confluent/other\.proto"):
+        protobuf_kind.parse('syntax = "proto3"; import "confluent/other.proto"; message M {}', {}, Work())
+
+
 def test_damaged_descriptors_are_taken_or_refused() -> None:
     good, dice = compiled(TEXT).SerializeToString(), random.Random(7)
     refused = taken = 0

@@ -123,6 +123,18 @@ async def test_each_schema_that_references_lead_to_is_taken_once() -> None:
     assert found[-1].reference.subject == "s59"
 
 
+async def test_what_a_store_does_not_take_is_no_fault_of_the_brokers() -> None:
+    """A text of less than a megabyte may take more where it is stored, and be there beside other changes."""
+    kept = await registry()
+    for size in (1_000_000, 1_040_000):
+        with pytest.raises(InvalidSchema, match="Too large to be stored"):
+            await put(kept, "s", json.dumps({"title": "x" * size}))
+    with pytest.raises(InvalidSchema, match="Too large to be stored"):
+        await put(kept, "s", json.dumps({"title": '"' * 400_000}))
+    assert not kept.kept.subjects
+    await put(kept, "s", json.dumps({"title": "x" * 960_000}))
+
+
 async def test_references_have_a_bound() -> None:
     kept = await registry()
     await put(kept, "s", "{}")

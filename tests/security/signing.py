@@ -39,8 +39,10 @@ OTHER_SECRET = bytes(range(100, 164))
 
 
 def token(role: str | None = "alice", key: Any = SECRET, algorithm: str = "HS256", **claims: Any) -> str:
-    """Return a signed token; ``key_id`` goes into its header."""
+    """Return a signed token; with a ``key_id`` it is a provider's, which says when it was made and when it ends."""
     headers = {"kid": claims.pop("key_id")} if "key_id" in claims else None
+    if headers:
+        claims = {"iat": time.time(), "exp": time.time() + 600, **claims}
     payload = claims if role is None else {"sub": role, **claims}
     return jwt.encode(payload, key, algorithm, headers=headers)
 

@@ -26,10 +26,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.admin.client import ask
-from magnetar.broker.auth import Access
-from magnetar.broker.auth import acls as ours
-from magnetar.broker.auth.acl_store import Acls
-from magnetar.broker.auth.acls import (
+from magnetar.auth import Access
+from magnetar.auth import acls as ours
+from magnetar.auth.acl_store import Acls
+from magnetar.auth.acls import (
     Acl,
     AclFilter,
     AclIndex,
@@ -311,6 +311,7 @@ async def test_others_changes_are_followed_and_thousands_are_kept() -> None:
         (AclFilter(T, "test", PatternType.LITERAL), set()),
         (AclFilter(T, "t", PatternType.LITERAL), {"t"}),
         (AclFilter(T, "t"), {"t"}),
+        (AclFilter(T, "te", PatternType.LITERAL), set()),
         (AclFilter(T, "test", PatternType.MATCH), {"*", "te"}),
         (AclFilter(T, None, PatternType.PREFIXED), {"te"}),
         (AclFilter(principal="User:b"), {"g"}),

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from magnetar.admin.client import ask
-from magnetar.broker.auth import Right
+from magnetar.auth import Right
 from magnetar.kafka.authorization import guard_of, guarded
 from magnetar.kafka.handlers import ROUTES
 from magnetar.kafka.route import NO_TOPICS, Guard, Route, versions
+from magnetar.kafka.rows import Way
 from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages import ApiKey
@@ -100,13 +101,13 @@ def by_name(rows: list[Any], field: str = "name") -> dict[str, int]:
 
 def test_every_api_has_the_guard_that_its_route_names() -> None:
     for route in ROUTES:
-        if route.guard is not Guard.OPEN:
+        if route.rights is not Guard.OPEN:
             assert callable(guard_of(route)), route
 
 
 def test_what_is_open_to_all_looks_for_itself_or_tells_nothing() -> None:
     """Fetch looks for itself, because its sessions outlive a grant."""
-    assert {route.handler for route in ROUTES if route.guard is Guard.OPEN} == {
+    assert {route.handler for route in ROUTES if route.rights is Guard.OPEN} == {
         "api_versions",
         "create_delegation_token",  # these four look for themselves: tokens are their owners', grants or not
         "describe_delegation_token",
@@ -131,7 +132,9 @@ async def test_an_api_for_super_users_is_for_nobody_otherwise() -> None:
     async def handler(request: object, context: object) -> str:
         return "done"
 
-    route = Route(ApiKey.DESCRIBE_QUORUM, versions(0, 0), guard=Guard.SUPER_USERS, names=NO_TOPICS)
+    route = Route(
+        ApiKey.DESCRIBE_QUORUM, versions(0, 0), rights=Guard.SUPER_USERS, names=NO_TOPICS, way=Way.ANY
+    )
     answer = guarded(route, handler, Access(), None)  # type: ignore[arg-type]
     with pytest.raises(ConnectionAbortedError):
         await answer(object(), None)

@@ -14,10 +14,10 @@ import pulsar
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from magnetar.broker.auth.authentication import Authentication, AuthenticationFailed
-from magnetar.broker.auth.basic import Passwords, WrongPassword
-from magnetar.broker.errors import InvalidConfig
-from magnetar.broker.security_settings import SecuritySettings
+from magnetar.auth.authentication import Authentication, AuthenticationFailed
+from magnetar.auth.basic import Passwords, WrongPassword
+from magnetar.base.errors import InvalidConfig
+from magnetar.settings.security import SecuritySettings
 from magnetar.wire.kafka.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from magnetar.wire.kafka.messages.sasl_handshake_request import SaslHandshakeRequest
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, ServerError

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.auth import AuthenticationFailed
-from magnetar.broker.auth.authentication import Authentication
-from magnetar.broker.settings import Settings
+from magnetar.auth import AuthenticationFailed
+from magnetar.auth.authentication import Authentication
 from magnetar.kafka.listeners import parse_listeners
 from magnetar.kafka.login import login_for
+from magnetar.settings.settings import Settings
 from tests.security.signing import SECRET_URL
 
 OPERATOR = {"subject": ((("commonName", "admin"),),)}

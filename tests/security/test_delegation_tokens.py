@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from magnetar.admin.client import ask
-from magnetar.broker.auth.delegation_tokens import DelegationTokens
-from magnetar.broker.auth.errors import TokenExpired, TokenNotFound
-from magnetar.broker.security_settings import SecuritySettings
+from magnetar.auth.delegation_tokens import MAX_RENEWERS, DelegationTokens
+from magnetar.auth.errors import TokenExpired, TokenNotFound
 from magnetar.metadata import MemoryStore
 from magnetar.metadata.cache import MetadataCache
+from magnetar.settings.security import SecuritySettings
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.create_acls_request import AclCreation, CreateAclsRequest
 from magnetar.wire.kafka.messages.create_delegation_token_request import (
@@ -192,6 +192,18 @@ def test_owners_and_renewers_renew_and_end_and_nobody_else(
         )
 
 
+def test_renewers_have_a_bound(house: BrokerProcess, as_role: Callable[[str], Wire]) -> None:
+    alice, fred = as_role("alice"), as_role("fred")
+    for count, code in ((MAX_RENEWERS, ErrorCode.NONE), (MAX_RENEWERS + 1, ErrorCode.INVALID_REQUEST)):
+        renewers = [
+            CreatableRenewers(principal_type="User", principal_name=f"u{n}") for n in range(count)
+        ] * 2  # a name counts once
+        made = alice.ask(CreateDelegationTokenRequest(renewers=renewers, max_lifetime_ms=60_000))
+        assert made.error_code == code
+        ended = fred.ask(RenewDelegationTokenRequest(hmac=made.hmac, renew_period_ms=1))
+        assert ended.error_code != 0
+
+
 def test_in_anothers_name_and_to_see_others_wants_acls(
     house: BrokerProcess, as_role: Callable[[str], Wire]
 ) -> None:
@@ -281,3 +293,20 @@ def test_by_another_token_of_its_owner_a_worker_is_the_same(
         refused = log_in(wire, of_bob.token_id, password_of(of_bob))
         assert refused.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert wire.is_closed()
+
+
+async def test_a_renewed_token_lives_on_at_every_broker() -> None:
+    store, settings = MemoryStore(), SecuritySettings(delegation_token_secret_key="s")
+    caches = MetadataCache(store), MetadataCache(store)
+    one, other = (DelegationTokens(settings, cache) for cache in caches)
+    await caches[0].follow(one)
+    await caches[1].follow(other)
+    made = await one.create("a", "a", [], 100_000, 0)
+    assert await one.expire(one.proof(made), "a", 500, 0) == 500
+    await until(lambda: [each.expires_ms for each in other.all(0)] == [500])
+    assert await other.renew(other.proof(made), "a", 1000, 100) == 1100
+    await until(lambda: one.by_id(made.id, 600) is not None)
+    renewed = one.by_id(made.id, 600)
+    assert renewed is not None
+    assert renewed.expires_ms == 1100
+    assert one.by_id(made.id, 1100) is None

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from magnetar.broker.auth import AuthenticationFailed
-from magnetar.broker.service import BrokerService
-from magnetar.broker.settings import Settings
+from magnetar.auth import AuthenticationFailed
 from magnetar.kafka.connection import KafkaConnection
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.login import AuthenticationRequired, login_for
 from magnetar.kafka.sasl.plain import parse_plain
+from magnetar.node.service import BrokerService
 from magnetar.records.compression import Buffer
+from magnetar.settings.settings import Settings
 from magnetar.wire.kafka.frames import KafkaFrameReader
 from magnetar.wire.kafka.messages.api_versions_request import ApiVersionsRequest
 from magnetar.wire.kafka.messages.metadata_request import MetadataRequest

@@ -7,15 +7,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from magnetar.broker.auth import Right
-from magnetar.broker.auth.security import Security
-from magnetar.broker.errors import InvalidConfig, InvalidPolicy, NamespaceNotFound
-from magnetar.broker.names import Naming, TopicName
-from magnetar.broker.namespaces import POLICIES, Namespaces
-from magnetar.broker.settings import Settings
+from magnetar.auth import Right
+from magnetar.auth.security import Security
+from magnetar.base.errors import InvalidPolicy, NamespaceNotFound
 from magnetar.kafka.authorization.checks import Checks
 from magnetar.metadata import MemoryStore
 from magnetar.metadata.cache import MetadataCache
+from magnetar.settings.settings import Settings
+from magnetar.topics.names import Naming, TopicName
+from magnetar.topics.namespaces import POLICIES, Namespaces
 from tests.security.signing import SECRET_URL
 
 NAMESPACE = "public/default"
@@ -70,6 +70,18 @@ async def test_a_grant_on_one_topic_is_for_that_topic() -> None:
     assert house.permissions.of_topic(ORDERS)["alice"] == {"produce", "consume"}
     await house.permissions.revoke(NAMESPACE, "alice", ORDERS)
     assert house.may("alice") == "pl"
+
+
+async def test_what_somebody_was_granted_is_everybodys_no_more() -> None:
+    """With allow.everyone.if.no.acl.found; as if a grant were an ACL."""
+    house = await House(allow_everyone_if_no_acl_found="true").ready()
+    assert (house.may("bob"), house.may("bob", PAYMENTS)) == ("pcl", "pcl")
+    await house.permissions.grant(NAMESPACE, "alice", ["consume"], ORDERS)
+    assert (house.may("alice"), house.may("bob"), house.may("bob", PAYMENTS)) == ("cl", "", "pcl")
+    await house.permissions.revoke(NAMESPACE, "alice", ORDERS)
+    assert house.may("bob") == "pcl"
+    await house.permissions.grant(NAMESPACE, "alice", ["consume"])
+    assert (house.may("alice"), house.may("bob"), house.may("bob", PAYMENTS)) == ("cl", "", "")
 
 
 async def test_a_tenants_admins_may_everything_in_it_and_nothing_beside() -> None:
@@ -156,9 +168,15 @@ async def test_without_authorization_nobody_is_asked() -> None:
     assert house.security.authorization.may("alice", Right.produce, ORDERS)
 
 
-def test_authorization_of_nobody_in_particular_is_refused() -> None:
-    with pytest.raises(InvalidConfig, match=r"authentication\.enabled"):
-        House(authentication_enabled="false")
+async def test_authorization_alone_knows_nobody_but_anonymous() -> None:
+    house = await House(authentication_enabled="false").ready()
+    who = house.security.authentication.anonymous().role
+    assert who == "ANONYMOUS"
+    access = house.security.authorization.access(who)
+    assert access is not None
+    assert not access.produces(ORDERS)
+    await house.permissions.grant("public/default", who, ["produce"])
+    assert access.produces(ORDERS)
 
 
 async def test_with_tenants_what_may_be_consumed_elsewhere_opens_no_group() -> None:

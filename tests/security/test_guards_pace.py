@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from magnetar.kafka import pace
 from magnetar.kafka.authorization import guard_of
 from magnetar.kafka.handlers import ROUTE_BY_KEY
 from magnetar.records.batch import TRANSACTIONAL, PlainRecord, encode_batch
+from magnetar.serving import pace
 from magnetar.wire.kafka.message import Message
 from magnetar.wire.kafka.messages import (
     create_topics_request,

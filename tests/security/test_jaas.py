@@ -16,12 +16,12 @@ import pulsar
 import pytest
 from confluent_kafka import KafkaError, Producer
 
-from magnetar.broker.auth.authentication import Authentication
-from magnetar.broker.auth.basic import Passwords, WrongPassword
-from magnetar.broker.auth.jaas import users_of
-from magnetar.broker.errors import InvalidConfig
-from magnetar.broker.security_settings import SecuritySettings
-from magnetar.broker.setting_sources import load
+from magnetar.auth.authentication import Authentication
+from magnetar.auth.basic import Passwords, WrongPassword
+from magnetar.auth.jaas import users_of
+from magnetar.base.errors import InvalidConfig
+from magnetar.node.setting_sources import load
+from magnetar.settings.security import SecuritySettings
 from tests.process import BrokerDidNotStart, BrokerProcess
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -146,21 +146,26 @@ def test_what_is_no_such_module_is_refused_without_telling_its_passwords(text: s
     assert "hidden" not in str(told.value)
 
 
-def test_listeners_have_the_same_users_or_there_is_no_start(tmp_path: Path) -> None:
+def test_listeners_have_their_own_users_and_all_others_those_of_all(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     users = USERS.replace(BACKSLASH, BACKSLASH * 2)
     names = [f"listener.name.{name}.plain.sasl.jaas.config" for name in ("one", "TWO")]
     other = users.replace('"broker"', '"another"')
-    file.write_text("".join(f"{name}={said}\n" for name, said in zip(names, (users, other), strict=True)))
-    assert users_of(load(file, environment={}).settings.security.plain_sasl_jaas_config)
-    file.write_text(f"{names[0]}={users}\n{names[1]}={MODULE} user_alice=other;\n")
-    with pytest.raises(InvalidConfig, match=r"listener\.name\.TWO.* has other users"):
-        load(file, environment={})
+    served = "listeners=ONE://:0,TWO://:0,THREE://:0\n"
+    lines = (f"{name}={said}\n" for name, said in zip(names, (users, other), strict=True))
+    file.write_text(served + "".join(lines))
+    assert users_of(load(file, environment={}).settings.security.plain_sasl_jaas_config) == PASSWORDS
+    file.write_text(f'{served}{names[0]}={users}\n{names[1]}={MODULE} user_alice=other user_eve="e\\\\"e";\n')
+    settings = load(file, environment={}).settings
+    of_all = {user: password for user, password in PASSWORDS.items() if user != "alice"} | {"eve": 'e"e'}
+    assert users_of(settings.security.plain_sasl_jaas_config) == of_all
+    assert users_of(settings.at("Two").security.plain_sasl_jaas_config) == {"alice": "other", "eve": 'e"e'}
+    assert settings.at("THREE").security.plain_sasl_jaas_config == settings.security.plain_sasl_jaas_config
     with pytest.raises(BrokerDidNotStart, match="a semicolon must end it"):
         BrokerProcess(
             tmp_path / "data",
             "--set",
-            f"{names[0]}={MODULE} user_alice=other",
+            f"listener.name.plaintext.plain.sasl.jaas.config={MODULE} user_alice=other",
             "--set",
             "authenticationEnabled=true",
         ).__enter__()

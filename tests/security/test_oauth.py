@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Iterator
@@ -20,9 +21,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from magnetar.broker.auth import AuthenticationFailed
-from magnetar.broker.auth.jwks import KeySet, Pauses
-from magnetar.broker.errors import InvalidConfig
+from magnetar.auth import AuthenticationFailed
+from magnetar.auth.jwks import KeySet, Pauses
+from magnetar.base.errors import InvalidConfig
 from magnetar.kafka.sasl.oauthbearer import parse_bearer
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.metadata_request import MetadataRequest
@@ -214,6 +215,8 @@ def _bad(issuer: Issuer) -> dict[str, str]:
     head, body, signature = good.split(".")
     return {
         "expired": issuer.token(exp=now - 60),
+        "without an end": issuer.token(exp=None),
+        "without a beginning": issuer.token(iat=None),
         "from the future": issuer.token(nbf=now + 600),
         "another audience": issuer.token(aud="somebody else"),
         "audiences": issuer.token(aud=["a", "b"]),
@@ -412,13 +415,13 @@ def test_pauses_double_and_keys_stay() -> None:
     with issuing() as issuer:
         now = 1000.0
         keys = KeySet(f"{issuer.url}/jwks", Pauses(60_000, 100, 400), lambda: now)
-        keys.wait()
+        asyncio.run(keys.wait())
         issuer.down = True
         now += 60
         asked = []
         for _ in range(40):
             assert keys.candidates("first")
-            keys.wait()
+            asyncio.run(keys.wait())
             asked.append(len(issuer.asked))
             now += 0.0501
         # At 0, 100, 300, 700, 1100, 1500, 1900 ms.
@@ -428,7 +431,7 @@ def test_pauses_double_and_keys_stay() -> None:
 def test_an_issuer_that_calls_itself_otherwise_is_not_believed(caplog: pytest.LogCaptureFixture) -> None:
     with issuing() as issuer:
         keys = KeySet(issuer.url + "/", discover=True)
-        keys.wait()
+        asyncio.run(keys.wait())
         assert not keys.candidates(None)
         assert "it calls itself" in caplog.text
 
@@ -442,14 +445,14 @@ def test_a_key_sets_address_is_never_a_file(
         said = {"issuer": issuer.url, "jwks_uri": secret.as_uri()}
         monkeypatch.setattr(issuer, "_answers", lambda: {"/.well-known/openid-configuration": said})
         keys = KeySet(issuer.url, discover=True)
-        keys.wait()
+        asyncio.run(keys.wait())
         assert not keys.candidates(None)
         assert "is no http address" in caplog.text
 
 
 def test_without_keys_oauthbearer_cannot_be() -> None:
-    from magnetar.broker.settings import Settings
     from magnetar.kafka.listeners import parse_listeners
+    from magnetar.settings.settings import Settings
 
     texts = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms": "OAUTHBEARER"}
     with pytest.raises(InvalidConfig, match=r"token\.secret\.key"):
@@ -472,3 +475,16 @@ def test_an_admin_client_with_a_bad_token_hears_so(house: BrokerProcess, issuer:
             raise AssertionError(failures)
     finally:
         issuer.claims = {}
+
+
+@pytest.mark.parametrize("address", [5, None, ["http://127.0.0.1"]])
+def test_an_issuer_whose_key_sets_address_is_none_is_not_believed(
+    address: object, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with issuing() as issuer:
+        configuration = {"issuer": issuer.url, "jwks_uri": address}
+        monkeypatch.setattr(issuer, "_answers", lambda: {"/.well-known/openid-configuration": configuration})
+        keys = KeySet(issuer.url, discover=True)
+        asyncio.run(keys.wait())
+        assert not keys.candidates(None)
+        assert "its jwks_uri is no address" in caplog.text

@@ -25,8 +25,8 @@ from hypothesis import strategies as st
 from kafka.net.sasl.scram import ScramClient
 
 from magnetar.admin.client import ask
-from magnetar.broker.auth.errors import UserNotFound
-from magnetar.broker.auth.scram import (
+from magnetar.auth.errors import UserNotFound
+from magnetar.auth.scram import (
     MAX_ITERATIONS,
     MECHANISMS,
     MIN_ITERATIONS,
@@ -37,7 +37,7 @@ from magnetar.broker.auth.scram import (
     of_salted_password,
     salted,
 )
-from magnetar.broker.auth.scram_users import Alteration, ScramUsers
+from magnetar.auth.scram_users import Alteration, ScramUsers
 from magnetar.cli.app import run_app
 from magnetar.client.security import ClientSecurity
 from magnetar.metadata import MemoryStore, MetadataCorrupt, Put

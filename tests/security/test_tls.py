@@ -12,14 +12,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-from magnetar.broker.auth.tls import ServerContext, kafka_tls, pulsar_tls
-from magnetar.broker.errors import InvalidConfig
-from magnetar.broker.security_settings import SecuritySettings
-from magnetar.broker.settings import Settings
+from magnetar.auth.tls import ServerContext, kafka_tls, pulsar_tls
+from magnetar.base.errors import InvalidConfig
 from magnetar.client.security import ClientSecurity
 from magnetar.ledger.bookkeeper.bookie_tls import BookieTls
 from magnetar.metadata.zookeeper_security import ZooKeeperSecurity
 from magnetar.records.batch import PlainRecord, encode_batch
+from magnetar.settings.security import SecuritySettings
+from magnetar.settings.settings import Settings
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from magnetar.wire.kafka.messages.sasl_handshake_request import SaslHandshakeRequest
@@ -174,7 +174,7 @@ def test_only_the_versions_that_are_allowed_are_spoken(authority: Authority) -> 
 
 @pytest.fixture
 def changing(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> tuple[ServerContext, Path, Path]:
-    monkeypatch.setattr("magnetar.broker.auth.tls._LOOK_AGAIN_S", 0)
+    monkeypatch.setattr("magnetar.auth.tls._LOOK_AGAIN_S", 0)
     certificate, key = authority.sign("first", file="broker")
     given = {"tls_certificate_file_path": certificate, "tls_key_file_path": key}
     trust = {"tls_trust_certs_file_path": authority.file}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import http.server
 import json
@@ -16,10 +17,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from magnetar.broker.auth import Authentication, AuthenticationFailed
-from magnetar.broker.auth.jwks import KeySet
-from magnetar.broker.errors import InvalidConfig
-from magnetar.broker.settings import Settings
+from magnetar.auth import Authentication, AuthenticationFailed
+from magnetar.auth.jwks import KeySet
+from magnetar.base.errors import InvalidConfig
+from magnetar.settings.settings import Settings
 from tests.security.signing import (
     OTHER_SECRET,
     SECRET,
@@ -223,7 +224,9 @@ def test_a_key_set_finds_the_key_by_its_id() -> None:
     who = authentication(token_jwks=data_url(key_set(first=rsa_key(), second=curve_key())))
     assert who.authenticate("token", token("a", rsa_key(), "RS256", key_id="first")).role == "a"
     assert who.authenticate("token", token("b", curve_key(), "ES256", key_id="second")).role == "b"
-    assert who.authenticate("token", token("c", curve_key(), "ES256")).role == "c"
+    assert who.authenticate("token", token("c", curve_key(), "ES256", iat=1, exp=1 << 40)).role == "c"
+    refused(who, token("c", curve_key(), "ES256", iat=1), "'exp' is missing")
+    refused(who, token("c", curve_key(), "ES256", exp=1 << 40), "'iat' is missing")
     refused(who, token("a", rsa_key(1), "RS256", key_id="first"), "Signature")
     refused(who, token("a", rsa_key(), "RS256", key_id="second"), "alg value is not allowed")
     refused(who, token("a", rsa_key(), "RS256", key_id="third"), "no key")
@@ -268,15 +271,15 @@ def test_a_providers_new_keys_are_fetched_once_a_token_names_one(provider: tuple
     answers += [key_set(first=rsa_key()), b"<html>", key_set(first=rsa_key(), second=rsa_key(1))]
     now = 1000.0
     keys = KeySet(address, clock=lambda: now)
-    keys.wait()
+    asyncio.run(keys.wait())
     assert len(keys.candidates("first")) == 1
     assert not keys.candidates("second")
-    keys.wait()
+    asyncio.run(keys.wait())
     assert len(answers) == 2, "a stranger's key ids do not have the provider asked again at once"
     for _ in range(2):  # the first answer is no key set, and the old keys stay
         now += 31
         keys.candidates("second")
-        keys.wait()
+        asyncio.run(keys.wait())
         assert len(keys.candidates("first")) == 1
     assert len(keys.candidates("second")) == 1
 

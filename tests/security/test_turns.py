@@ -10,8 +10,9 @@ from typing import Any
 import bcrypt
 import pytest
 
-from magnetar.broker.auth.basic import Passwords, WrongPassword
-from magnetar.broker.auth.turns import MAX_WAITING, THREADS, PasswordTurns, TooManyWait
+from magnetar.auth import turns
+from magnetar.auth.basic import Passwords, WrongPassword
+from magnetar.auth.turns import MAX_WAITING, THREADS, PasswordTurns, TooManyWait
 
 
 class Desk:
@@ -103,6 +104,18 @@ async def test_no_more_wait_than_are_answered_in_time() -> None:
     await desk.close()
 
 
+async def test_who_comes_while_all_threads_work_waits_among_those_who_are_counted() -> None:
+    desk = Desk()
+    for number in range(THREADS):
+        desk.ask(f"user-{number}")
+    await desk.settle()
+    late = [desk.ask("late") for _ in range(MAX_WAITING + 1)]
+    await desk.settle()
+    assert [task.done() for task in late] == [False] * MAX_WAITING + [True]
+    assert isinstance(late[-1].exception(), TooManyWait)
+    await desk.close()
+
+
 async def test_the_last_of_an_address_to_leave_holds_up_nobody() -> None:
     desk = Desk()
     desk.ask("admin", "first")
@@ -148,3 +161,18 @@ async def test_the_first_of_whom_there_is_not_takes_as_long_as_one_of_whom_there
     with pytest.raises(WrongPassword, match="unknown user 'nobody'"):
         await passwords.prove("nobody:x")
     assert passwords._check_s > 0
+
+
+async def test_addresses_that_are_refused_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "MAX_ADDRESSES", 2)
+    desk = Desk()
+    desk.ask("admin", "at work")
+    await desk.settle()
+    waiting = [desk.ask("admin", f"address {number}") for number in range(6)]
+    await desk.settle()
+    assert [isinstance(task.exception(), TooManyWait) for task in waiting if task.done()] == [True] * 4
+    assert list(desk.turns._waiting["admin"]) == ["address 0", "address 1"]
+    await desk.end(3)
+    assert desk.begun == ["admin@at work", "admin@address 0", "admin@address 1"]
+    assert [await task for task in waiting[:2]] == ["admin", "admin"]
+    await desk.close()

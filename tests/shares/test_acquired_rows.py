@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.broker.shares.runs import OffsetRun, RecordState
+from magnetar.coordination.shares.runs import OffsetRun, RecordState
 from magnetar.kafka.handlers.share_fetch import acquired
 from magnetar.kafka.shares.serving import Given
 

@@ -9,17 +9,18 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.background import Background
-from magnetar.broker.shares.share_partition import (
+from magnetar.base.background import Background
+from magnetar.coordination.refused import CoordinatorRefused
+from magnetar.coordination.shares.share_partition import (
     AcknowledgeType,
     DeadLetters,
     Judged,
     SharePartition,
     StateBatch,
 )
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.share.settings import ShareSettings
-from magnetar.kafka.shares.dead_letters import DeadLetterQueue, LetterCounts
+from magnetar.kafka.shares.dead_letter_topics import LetterCounts
+from magnetar.kafka.shares.dead_letters import DeadLetterQueue
 from magnetar.kafka.shares.serving import ServedShare
 from magnetar.kafka.shares.state import ShareKey
 from magnetar.records.batch import PlainRecord, decode_records, encode_batch
@@ -58,7 +59,7 @@ class LetterBox:
         await self.may_read.wait()
         return [encode_batch([PlainRecord(None, value, timestamp=0) for value in SOURCE])], 1
 
-    async def find(self, settings: ShareSettings, source: Any) -> Any:
+    async def find(self, group_id: str, settings: ShareSettings, source: Any) -> Any:
         return SimpleNamespace(partitions=1, config=SimpleNamespace(max_message_bytes=1 << 20))
 
     async def append(self, topic: Any, index: int, batch: bytes) -> None:

@@ -12,8 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from magnetar.broker.shares.runs import DONE, NEVER_MS, OffsetRun, RecordState
-from magnetar.broker.shares.share_partition import (
+from magnetar.coordination.shares.runs import DONE, NEVER_MS, OffsetRun, RecordState
+from magnetar.coordination.shares.share_partition import (
     AcknowledgeType,
     DeadLetters,
     Judged,

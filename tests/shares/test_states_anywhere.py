@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.background import Background
-from magnetar.broker.ownership import Owned
-from magnetar.broker.shares.runs import RecordState
-from magnetar.broker.shares.share_partition import ShareChanges, StateBatch
-from magnetar.kafka.coordinators.log import MemoryOffsetsLog
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.base.background import Background
+from magnetar.cluster.ownership import Owned
+from magnetar.coordination.log import MemoryOffsetsLog
+from magnetar.coordination.refused import CoordinatorRefused
+from magnetar.coordination.shares.runs import RecordState
+from magnetar.coordination.shares.share_partition import ShareChanges, StateBatch
 from magnetar.kafka.handlers.delete_share_group_state import delete_share_group_state
 from magnetar.kafka.handlers.initialize_share_group_state import initialize_share_group_state
 from magnetar.kafka.handlers.read_share_group_state import read_share_group_state

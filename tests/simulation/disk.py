@@ -15,7 +15,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from random import Random
 
-from magnetar.ledger.disk import BLOCK_BYTES, Disk, File, JournalFile
+from magnetar.ledger.files.disk import BLOCK_BYTES, Disk, File, JournalFile
 from magnetar.metadata import MemoryStore, MetadataFull, MetadataUncertain, Put
 from magnetar.metadata.staging import Outcome, StagedCommit
 from magnetar.records.compression import Buffer

@@ -24,11 +24,7 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.core import Broker
-from magnetar.broker.producers import ProducerStates
-from magnetar.broker.settings import Settings
-from magnetar.broker.topic_settings import TopicSettings
-from magnetar.kafka import connection, serving
+from magnetar.kafka import connection
 from magnetar.kafka.connection import KafkaConnection
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.handlers import produce
@@ -37,9 +33,14 @@ from magnetar.kafka.partitions.partition import Partition
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.files.gathering import Gathering
 from magnetar.ledger.port import LedgerEngine
+from magnetar.logs.producers import ProducerStates
 from magnetar.metadata import MetadataStore
+from magnetar.node.broker import Broker
 from magnetar.records.batch import PlainRecord, batches, decode_records, encode_batch
 from magnetar.records.compression import Buffer
+from magnetar.serving import serving
+from magnetar.settings.settings import Settings
+from magnetar.settings.topic import TopicSettings
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.frames import KafkaFrameReader
 from magnetar.wire.kafka.header import decode_response_header

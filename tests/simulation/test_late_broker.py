@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker import producer_log
-from magnetar.broker.producers import ProducerStates
 from magnetar.kafka.handlers import produce
 from magnetar.kafka.partitions.due_batches import DueBatches
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.port import LedgerEngine, LedgerPolicy, ManagedLedger, NewEntry
+from magnetar.logs import producer_log
+from magnetar.logs.producers import ProducerStates
 from magnetar.metadata import MemoryStore, MetadataStore
 from tests.engines.late import LateEngine, LateStore, Weather
 from tests.engines.late.appends import Appends, Placed
@@ -83,6 +83,7 @@ class RivalMachine(LateMachine):
                 pass  # it was not quick enough, or the store is what it is
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", [LateMachine, RivalMachine])
 def test_no_acknowledged_record_is_lost_doubled_or_moved(machine: Callable[[Random], Machine]) -> None:
     acknowledged = [one_world(seed, machine) for seed in range(FIRST, FIRST + SEEDS)]

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from magnetar.ledger.compactor import Compactor
+from magnetar.ledger.compaction.compactor import Compactor
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.leases import Lease
 from magnetar.ledger.port import CompactionRules, LedgerPolicy, Pending
@@ -187,6 +187,7 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, logger="magnetar.ledger")
 
 
+@pytest.mark.slow
 def test_what_is_acknowledged_and_what_is_leased_stays() -> None:
     compactions = [one_world(seed) for seed in range(FIRST, FIRST + SEEDS)]
     assert sum(compactions) > SEEDS, "nothing much happened"
@@ -234,6 +235,7 @@ def removes_what_another_owner_may_have_found(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(LateLog, "lost", lost)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "plant",
     [

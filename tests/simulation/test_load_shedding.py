@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from magnetar.broker.load_shedding import BrokerLoad, BundleMove, LoadShedder, SheddingLimits
-from magnetar.broker.ownership import HASHES, Bundle
+from magnetar.cluster.load_shedding import BrokerLoad, BundleMove, LoadShedder, SheddingLimits
+from magnetar.cluster.ownership import HASHES, Bundle
 
 SEEDS = range(int(os.environ.get("MAGNETAR_SEEDS", "200")))
 ROUND_S = 60.0

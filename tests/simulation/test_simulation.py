@@ -19,8 +19,8 @@ from magnetar.ledger.files import (
     ledger_file,
     recovery,
     replay,
-    sparse,
 )
+from magnetar.ledger.formats import sparse
 from magnetar.ledger.port import Snapshot
 from tests.simulation.world import World
 
@@ -51,11 +51,13 @@ def one_world(seed: int, *, failing_flushes: bool = False) -> None:
         ) from error
 
 
+@pytest.mark.slow
 def test_no_world_breaks_a_promise() -> None:
     for seed in range(FIRST, FIRST + SEEDS):
         one_world(seed)
 
 
+@pytest.mark.slow
 def test_failing_flushes_break_no_promise() -> None:
     for seed in range(FIRST, FIRST + SEEDS // 3):
         one_world(seed, failing_flushes=True)
@@ -185,6 +187,7 @@ def trusts_in_another_boot_what_was_not_flushed(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(sparse.SparseIndex, "back_to", lambda self, mark: None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "plant",
     [

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 SECONDS = 60
@@ -45,11 +45,24 @@ def in_transaction(
 
 
 def ends(address: str, topic: str, isolation: str, partition: int = 0) -> tuple[int, int]:
-    """Return what ListOffsets says of both ends of a partition."""
-    consumer = Consumer({"bootstrap.servers": address, "group.id": "ends", "isolation.level": isolation})
-    low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), SECONDS)
-    consumer.close()
-    return low, high
+    """Return what ListOffsets says of both ends of a partition, once its owner serves it.
+
+    librdkafka asks the leader once here, so a partition that is just moving is asked for again.
+    """
+    until = time.monotonic() + SECONDS
+    while True:
+        consumer = Consumer({"bootstrap.servers": address, "group.id": "ends", "isolation.level": isolation})
+        try:
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), SECONDS)
+        except KafkaException as error:
+            moving = error.args[0].code() == KafkaError.NOT_LEADER_FOR_PARTITION
+            if not moving or time.monotonic() > until:
+                raise
+            time.sleep(0.1)
+        else:
+            return low, high
+        finally:
+            consumer.close()
 
 
 def values(address: str, topic: str, isolation: str, partitions: int = 1) -> list[bytes]:

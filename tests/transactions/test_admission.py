@@ -5,12 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from magnetar.broker.ownership import Owned
-from magnetar.broker.producers import EndTransactionMarker
+from magnetar.cluster.ownership import Owned
 from magnetar.kafka.transactions.admission import Admission
 from magnetar.kafka.transactions.decider import ProducerIdAndEpoch
 from magnetar.kafka.transactions.markers import Markers
 from magnetar.kafka.transactions.metadata import TransactionPartition
+from magnetar.logs.producers import EndTransactionMarker
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.add_partitions_to_txn_response import (
     AddPartitionsToTxnPartitionResult,

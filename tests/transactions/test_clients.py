@@ -28,6 +28,7 @@ def topic(broker: BrokerProcess) -> str:
     return make_topic(broker.address, next(NAMES))
 
 
+@pytest.mark.slow
 def test_what_is_committed_is_read_and_what_is_aborted_is_not(broker: BrokerProcess, topic: str) -> None:
     made = producer(broker.address, f"{topic}-id")
     in_transaction(made, topic, [b"a", b"b"])
@@ -68,6 +69,7 @@ def test_a_producer_of_the_same_id_fences_the_one_of_before(broker: BrokerProces
     assert values(broker.address, topic, COMMITTED) == [b"old", b"new"]
 
 
+@pytest.mark.slow
 def test_thousands_of_records_in_hundreds_of_transactions(broker: BrokerProcess) -> None:
     topic = make_topic(broker.address, "volume", PARTITIONS)
 

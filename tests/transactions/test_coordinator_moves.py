@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from magnetar.broker import retries
-from magnetar.broker.background import Background
-from magnetar.broker.ownership import Owned
-from magnetar.broker.producers import EndTransactionMarker, InvalidProducerEpoch, MarkerFenced
-from magnetar.broker.transaction_sides import PulsarTransactions
-from magnetar.broker.transactions import TxnId
-from magnetar.kafka.coordinators.log import MemoryOffsetsLog
+from magnetar.base import retries
+from magnetar.base.background import Background
+from magnetar.cluster.ownership import Owned
+from magnetar.coordination.log import MemoryOffsetsLog
+from magnetar.coordination.transaction_sides import PulsarTransactions
+from magnetar.coordination.transactions import TxnId
 from magnetar.kafka.settings import KafkaSettings
 from magnetar.kafka.transactions.coordinator import TransactionCoordinator
 from magnetar.kafka.transactions.decider import ProducerIdAndEpoch
 from magnetar.kafka.transactions.markers import Markers
 from magnetar.kafka.transactions.metadata import State, TransactionPartition
+from magnetar.logs.producers import EndTransactionMarker, InvalidProducerEpoch, MarkerFenced
 from magnetar.wire.kafka.errors import ErrorCode
 
 WHERE = TransactionPartition("t", 3)
@@ -189,8 +190,9 @@ class House:
 
     # As the partitions of this broker.
 
-    async def get(self, topic: Any, index: int) -> House:
-        return self
+    @asynccontextmanager
+    async def lent(self, topic: Any, index: int) -> AsyncIterator[House]:
+        yield self
 
     async def may_end_transactions(self) -> None:
         pass
@@ -264,3 +266,16 @@ async def test_so_is_what_fails_unforeseen_in_a_transaction_of_pulsars(
         f"transaction '{txn}'"
     ] * 2
     await made.close()
+
+
+async def test_who_waits_for_pulsars_side_may_give_up_meanwhile() -> None:
+    """A coordinator that is moved away while the broker starts; the others that wait go on."""
+    meeting = PulsarTransactions()
+    waiting = [asyncio.ensure_future(meeting.participants()) for _ in range(2)]
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    await asyncio.wait(waiting[:1])
+    there = cast(Any, object())
+    meeting.join(lambda: there)
+    assert await waiting[1] is there
+    assert await meeting.participants() is there

@@ -14,9 +14,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from magnetar.kafka.coordinators.decision import Decision, Fact
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.coordination.decision import Decision, Fact, Stated
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.transactions.decider import (
+    IdUser,
     ProducerIdAndEpoch,
     TransactionAnswer,
     TransactionsDecider,
@@ -25,6 +26,7 @@ from magnetar.kafka.transactions.decider import (
 from magnetar.kafka.transactions.facts import transaction_fact
 from magnetar.kafka.transactions.metadata import MAX_EPOCH, State, TransactionPartition
 from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.malformed import WireError
 
 IDS = ("a", "b")
 TIMEOUT_MS, EXPIRATION_MS = 1_000, 50_000
@@ -304,7 +306,8 @@ def test_a_snapshot_says_what_all_facts_say() -> None:
     decider = TransactionsDecider(EXPIRATION_MS)
     for number in range(1200):
         name = f"id-{number}"
-        answer = decider.init_producer_id(name, TIMEOUT_MS, None, number, 1).answer
+        user = IdUser(f"role-{number}" if number % 2 else "")
+        answer = decider.init_producer_id(name, TIMEOUT_MS, None, number, 1, user).answer
         assert answer is not None
         if number % 3:
             decider.add_partitions(name, answer.producer, frozenset(PARTITIONS), 2, 2)
@@ -312,7 +315,34 @@ def test_a_snapshot_says_what_all_facts_say() -> None:
     for some in decider.snapshot():
         for fact in some:
             again.replay(fact)
-    assert decider.live_facts() == 1200
+    assert decider.live_facts() == 1800
+    assert again.roles == decider.roles == {f"id-{number}": f"role-{number}" for number in range(1, 1200, 2)}
     assert {name: (each.state, each.partitions) for name, each in again.transactions.items()} == {
         name: (each.state, each.partitions) for name, each in decider.transactions.items()
     }
+
+
+def test_an_id_is_its_roles_until_both_are_forgotten() -> None:
+    decider, again = TransactionsDecider(EXPIRATION_MS), TransactionsDecider(EXPIRATION_MS)
+    facts: list[Stated] = []
+
+    def roles(role: str, *, is_operator: bool = False) -> dict[str, str]:
+        user = IdUser(role, is_operator)
+        facts.extend(decider.init_producer_id("a", TIMEOUT_MS, None, 1, 1, user).facts)
+        return decider.roles
+
+    assert roles("") == {}
+    assert roles("anna") == {"a": "anna"}
+    assert roles("root", is_operator=True) == {"a": "anna"}
+    assert roles("") == {"a": "anna"}
+    assert roles("boris") == {"a": "boris"}
+    assert roles("boris") == {"a": "boris"}
+    assert len(facts) == 6 + 2, "a role is written when it is another one"
+    for fact in facts:
+        again.replay(fact)
+    assert again.roles == {"a": "boris"}
+    for fact in decider.expire(1 + EXPIRATION_MS).facts:
+        again.replay(fact)
+    assert again.roles == again.transactions == decider.roles == {}
+    with pytest.raises(WireError):
+        again.replay(Fact(b"OW\xff", b"anna"))

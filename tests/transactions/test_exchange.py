@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.background import Background
-from magnetar.broker.between_brokers import BetweenBrokers
-from magnetar.broker.transactions import Ack, TxnId, TxnPartition
+from magnetar.base.background import Background
+from magnetar.cluster.between_brokers import BetweenBrokers, NotAnswered
+from magnetar.coordination.transactions import Ack, TxnId, TxnPartition
 from magnetar.pulsar.transactions.exchange import Matter, TransactionExchange
 from magnetar.pulsar.transactions.participants import _asked, _begun
 from magnetar.pulsar.transactions.rows import ack_of, ack_row, acks_of, partition_of, subscription_of, txn_of
@@ -84,3 +84,17 @@ def test_rows_of_other_shapes_are_refused(row: object, read: Any) -> None:
         return
     with pytest.raises(ValueError):
         read(row)
+
+
+async def test_a_broker_that_has_no_part_in_it_says_so_and_keeps_the_connection() -> None:
+    """One of other settings, or of another version, amid a rolling change: whoever asks is told, and may ask again."""
+    asking, asked = Asked(), Asked()
+
+    async def way(node_id: int, about: str, what: bytes) -> bytes:
+        return bytes(await asked.broker.between.answered(about, what))
+
+    asking.broker.between.way = way
+    exchange = TransactionExchange(asking.broker)  # type: ignore[arg-type]
+    with pytest.raises(NotAnswered, match="broker 7 has nothing that answers"):
+        await exchange.ask(7, Matter.RESTORE, ["t", 0])
+    assert await exchange.ask(7, Matter.BEGIN, [[1, 2], ["t", 0]]) is None

@@ -138,6 +138,7 @@ class PulsarReads(Reads):
         return count
 
 
+@pytest.mark.slow
 def test_whoever_reads_sees_prefixes_of_the_same_lists(broker: BrokerProcess) -> None:
     seed = random.randrange(1 << 30)
     make_topic(broker.address, TOPIC, LISTS)

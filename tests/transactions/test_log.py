@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from magnetar.broker.producers import (
+from magnetar.logs.producers import (
     EndTransactionMarker,
     InvalidProducerEpoch,
     MarkerFenced,

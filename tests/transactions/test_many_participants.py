@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from magnetar.broker.background import Background
-from magnetar.broker.transaction_sides import PulsarTransactions
-from magnetar.broker.transactions import TooManyTransactions, TxnId, TxnPartition
-from magnetar.kafka.coordinators.log import MemoryOffsetsLog
+from magnetar.base.background import Background
+from magnetar.coordination.log import MemoryOffsetsLog
+from magnetar.coordination.transaction_sides import PulsarTransactions
+from magnetar.coordination.transactions import TooManyTransactions, TxnId, TxnPartition
 from magnetar.kafka.settings import KafkaSettings
 from magnetar.kafka.transactions.coordinator import TransactionCoordinator
 from magnetar.kafka.transactions.pulsar_coordinator import MOST_TOGETHER, PulsarCoordinator
@@ -137,6 +137,7 @@ async def test_a_client_that_goes_takes_nobody_elses_addition_with_it() -> None:
         assert not known & {f"t{9000 + n}" for n in range(1, 20)}, "nobody waits for them any more"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1000, 20_000])
 async def test_what_is_asked_for_at_once_is_bounded(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """20,000 that came together were looked at in one go, to be refused: that took 0.2 s."""

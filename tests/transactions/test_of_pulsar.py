@@ -68,6 +68,7 @@ def written(
 # -- messages
 
 
+@pytest.mark.slow
 def test_messages_come_when_they_are_committed_and_never_if_they_are_aborted(
     broker: BrokerProcess, client: Client, topic: str
 ) -> None:
@@ -103,6 +104,7 @@ def test_a_message_whose_command_alone_names_its_transaction_can_be_read_whateve
     assert values(broker.address, topic, COMMITTED) == wanted
 
 
+@pytest.mark.slow
 def test_batches_of_many_transactions_are_the_same_for_all_readers(
     broker: BrokerProcess, client: Client, tmp_path: Path, topic: str
 ) -> None:
@@ -395,6 +397,7 @@ def test_a_transaction_whose_time_is_over_is_aborted(
     assert values(broker.address, topic, COMMITTED) == [b"first", b"behind"]
 
 
+@pytest.mark.slow
 def test_operators_see_them_and_abort_them(broker: BrokerProcess, client: Client, topic: str) -> None:
     operator = Operator(broker.address)
     consumer = client.subscribe(topic)
@@ -421,6 +424,7 @@ def test_operators_see_them_and_abort_them(broker: BrokerProcess, client: Client
     assert name not in operator.ok("txn", "list")
 
 
+@pytest.mark.slow
 def test_a_broker_that_has_them_switched_off_says_so(tmp_path: Path, topic: str) -> None:
     with BrokerProcess(tmp_path / "data", "--pulsar", "127.0.0.1:0") as process, Client(process) as client:
         with pytest.raises(Refused) as refused:
@@ -434,6 +438,7 @@ def test_a_broker_that_has_them_switched_off_says_so(tmp_path: Path, topic: str)
 # -- a broker that is killed
 
 
+@pytest.mark.slow
 def test_what_is_open_and_what_it_has_acknowledged_outlive_a_kill(tmp_path: Path) -> None:
     data = tmp_path / "data"
     topic = "killed"

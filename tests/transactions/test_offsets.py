@@ -58,6 +58,7 @@ def test_offsets_count_when_their_transaction_is_committed(broker: BrokerProcess
     reader.close()
 
 
+@pytest.mark.slow
 def test_each_record_is_processed_once_though_every_third_attempt_is_aborted(broker: BrokerProcess) -> None:
     source, target = make_topic(broker.address, next(NAMES)), make_topic(broker.address, next(NAMES))
     plain = Producer({"bootstrap.servers": broker.address})

@@ -33,6 +33,7 @@ def until_stable(broker: BrokerProcess, topic: str) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(
     broker: BrokerProcess, topic: str
 ) -> None:
@@ -53,6 +54,7 @@ def test_more_time_than_a_transaction_may_ask_for_is_refused(broker: BrokerProce
         producer(broker.address, topic, **{"transaction.timeout.ms": 900_001})
 
 
+@pytest.mark.slow
 def test_list_describe_abort(broker: BrokerProcess, operator: Operator, topic: str) -> None:
     name = f"{topic}-id"
     made = producer(broker.address, name)
@@ -78,6 +80,7 @@ def test_list_describe_abort(broker: BrokerProcess, operator: Operator, topic: s
     assert operator.run("txn", "abort").status == 2
 
 
+@pytest.mark.slow
 def test_one_that_hangs_in_a_partition_is_ended_there(
     broker: BrokerProcess, operator: Operator, topic: str
 ) -> None:

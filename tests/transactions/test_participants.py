@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.broker.ownership import NotOwned
-from magnetar.broker.transactions import TxnId, TxnPartition
+from magnetar.cluster.ownership import NotOwned
+from magnetar.coordination.transactions import TxnId, TxnPartition
 from magnetar.ledger.errors import LedgerClosed
 from magnetar.metadata import MetadataUnavailable
 from magnetar.pulsar.topic import PulsarTopic

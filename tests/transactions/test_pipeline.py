@@ -14,6 +14,7 @@ from tests.transactions.clients import COMMITTED, SECONDS, in_transaction, make_
 TRANSACTIONS, RECORDS = 30, 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("through_broker", [False, True], ids=["ledgers alone", "the broker says how far"])
 def test_slices_hold_what_a_consumer_of_committed_records_gets(tmp_path: Path, through_broker: bool) -> None:
     data = tmp_path / "data"

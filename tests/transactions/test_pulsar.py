@@ -99,6 +99,7 @@ def test_a_reader_has_read_all_when_only_markers_and_aborted_messages_are_left(
     assert found == [b"a", b"b"]
 
 
+@pytest.mark.slow
 def test_a_broker_that_begins_with_pulsars_clients_knows_what_was_aborted(tmp_path: object) -> None:
     data = tmp_path / "data"  # type: ignore[operator]
     with BrokerProcess(data, "--pulsar", "127.0.0.1:0") as process:

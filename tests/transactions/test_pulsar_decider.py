@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from magnetar.broker.transactions import (
+from magnetar.coordination.decision import Fact
+from magnetar.coordination.transactions import (
     Ack,
     InvalidTxnStatus,
     TooManyTransactions,
@@ -16,7 +17,6 @@ from magnetar.broker.transactions import (
     TxnStatus,
     TxnSubscription,
 )
-from magnetar.kafka.coordinators.decision import Fact
 from magnetar.kafka.transactions.decider import TransactionsDecider
 from magnetar.kafka.transactions.pulsar_decider import REMEMBERED_MS, EndTxn, PulsarDecider, TxnRefused
 from magnetar.records.batch import read_header

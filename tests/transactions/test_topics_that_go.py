@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from confluent_kafka.admin import AdminClient
 
 from tests.cli.operator import Operator
@@ -11,6 +12,7 @@ from tests.process import BrokerProcess
 from tests.transactions.clients import COMMITTED, SECONDS, in_transaction, make_topic, producer, values
 
 
+@pytest.mark.slow
 def test_a_topic_deleted_amid_a_transaction_does_not_hold_it_up(broker: BrokerProcess) -> None:
     stays, goes = make_topic(broker.address, "stays"), make_topic(broker.address, "goes")
     made = producer(broker.address, "gone-id")

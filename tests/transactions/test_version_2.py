@@ -78,6 +78,7 @@ def made(broker: BrokerProcess) -> Iterator[Producer]:
         yield Producer(wire, f"{topic}-id", topic)
 
 
+@pytest.mark.slow
 def test_hundreds_of_transactions_one_right_behind_the_other(broker: BrokerProcess, made: Producer) -> None:
     committed = []
     for number in range(TRANSACTIONS):

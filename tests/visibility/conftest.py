@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 import httpx
 import pytest
 
-from magnetar.broker.service import BrokerService
-from magnetar.broker.settings import Settings
-from magnetar.broker.storage import embedded
 from magnetar.ledger.port import ManagedLedger
+from magnetar.logs.storage import embedded
+from magnetar.node.service import BrokerService
+from magnetar.settings.settings import Settings
 from magnetar.wire.kafka.header import decode_response_header
 from magnetar.wire.kafka.message import Message
 from magnetar.wire.kafka.messages import response_class

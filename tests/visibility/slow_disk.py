@@ -6,8 +6,8 @@ import asyncio
 import threading
 from pathlib import Path
 
-from magnetar.ledger.disk import JournalFile, RealDisk
-from magnetar.ledger.kernel_writes import KernelWrites
+from magnetar.ledger.files.disk import JournalFile, RealDisk
+from magnetar.ledger.files.kernel_writes import KernelWrites
 
 
 class SlowDisk(RealDisk):

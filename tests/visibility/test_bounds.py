@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from magnetar.broker.topic_config import TopicConfig
+from magnetar.topics.topic_config import TopicConfig
 from tests.visibility.conftest import TOPIC, House, soon
 from tests.visibility.test_kafka import PRODUCE_VERSION, produce
 

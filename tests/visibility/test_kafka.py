@@ -119,6 +119,16 @@ async def asking(house: House) -> AsyncIterator[Asking]:
     assert log.high_watermark == (WRITTEN if acknowledged.done() else DURABLE)
 
 
+@pytest.mark.parametrize(("version", "is_told"), [(1, False), (3, False), (4, True), (6, True)])
+async def test_a_leader_epoch_comes_with_offsets_from_version_4_on(
+    asking: Asking, version: int, is_told: bool
+) -> None:
+    asked = ListOffsetsPartition(partition_index=0, timestamp=EARLIEST)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=TOPIC, partitions=[asked])])
+    row = (await soon(asking.client.ask(request, version))).topics[0].partitions[0]
+    assert (row.offset, row.leader_epoch >= 0) == (0, is_told)
+
+
 async def test_a_fetch_that_failed_is_counted_as_such(asking: Asking) -> None:
     services = next(
         each for each in asking.house.service.handlers if isinstance(each, KafkaProtocolHandler)

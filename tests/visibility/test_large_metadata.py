@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.decided import aborted_among
 from magnetar.ledger import looking
 from magnetar.ledger.looking import LARGE_BYTES, each_looked_at, first_wanted
 from magnetar.ledger.port import StoredEntry
 from magnetar.ledger.transactions import LogTransactions
+from magnetar.logs.decided import aborted_among
 from magnetar.records import entry as entries
 from magnetar.records.errors import EntryCorrupt
 from magnetar.records.pulsar_entries import MAX_FIELDS, open_send

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from magnetar.kafka.handlers import ROUTES
+from magnetar.kafka.handlers import ROUTES, between_brokers
+from magnetar.kafka.route import Route
 from magnetar.wire.kafka.between_brokers import (
     BETWEEN_BROKERS_KEY,
     BetweenBrokersRequest,
@@ -29,3 +30,9 @@ def test_what_is_damaged_is_refused(data: bytes) -> None:
 
 def test_clients_are_told_of_no_such_api() -> None:
     assert BETWEEN_BROKERS_KEY not in [route.api_key for route in ROUTES]
+
+
+def test_its_route_has_all_that_a_connection_asks_of_one() -> None:
+    """It is made without `Route`'s constructor: what is added there has to be added here."""
+    for name in Route.__slots__:
+        getattr(between_brokers.ROUTE, name)

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from magnetar.records.framing import MAX_CUT
+from magnetar.records.framing import MAX_CUT, NARROW_BYTES, Lending
 from magnetar.wire.kafka.frames import (
     BIG_FRAME_BYTES,
     FrameInvalid,
@@ -197,3 +197,41 @@ def test_what_has_come_goes_when_the_connection_does() -> None:
         assert reader._big is None
         assert reader.next_frame() is None
         assert not reader.is_amid_frame
+
+
+def test_what_is_missing_of_a_frame_at_every_byte() -> None:
+    for size in (8, 100, 300_000):
+        stream, reader = framed(b"12345678", bytes(size)), KafkaFrameReader()
+        cuts = range(len(stream)) if size < 1000 else (*range(30), 200_000, len(stream) - 1)
+        for at in cuts:
+            reader = KafkaFrameReader()
+            reader.feed(stream[:at])
+            rest, least = len(stream) - at, len(stream) - size
+            if at == 12:
+                assert reader.missing_bytes == 0
+            elif 12 < at < 16:
+                assert reader.missing_bytes == 16 + 8 - at  # its size is not known
+            elif 4 <= at < 12:
+                assert reader.missing_bytes == 12 - at
+            elif at >= 16:
+                assert reader.missing_bytes == rest
+            assert least == 16
+            reader.feed(stream[at:])
+            assert reader.missing_bytes == 0
+
+
+def test_a_frame_begun_while_memory_is_short_holds_little_until_it_goes_on() -> None:
+    lending = Lending()
+    lending.narrow(True)
+    stream = framed(bytes(400_000))
+    readers = [KafkaFrameReader(lending=lending) for _ in range(3)]
+    for reader in readers:
+        assert len(reader.get_buffer()) == NARROW_BYTES
+        reader.feed(stream[:10])
+        assert reader.held_bytes <= NARROW_BYTES
+        reader.feed(stream[10:20_000])
+        assert reader.held_bytes < 20_000 + 2 * NARROW_BYTES
+    lending.narrow(False)
+    for reader in readers:
+        reader.feed(stream[20_000:])
+        assert list(taken(reader)) == [bytes(400_000)]

@@ -106,6 +106,7 @@ def test_many_texts_are_refused() -> None:
     assert len(read_frame(framed(command)).command.subscribe.metadata) == MAX_TEXTS // 3 - 100
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.lists(st.integers(-(2**63), 2**63 - 1), max_size=5))))
 def test_parts_are_counted_at_every_depth(ids: list[tuple[int, list[int]]]) -> None:
     """The count is that of a plain walk over what protobuf read."""

@@ -11,7 +11,7 @@ import pulsar
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from magnetar.admin.ledgers import verify
+from magnetar.doctor.ledgers import verify
 from tests.process import BrokerProcess
 from tests.workers.house import PARTITIONS, House, is_alive
 from tests.workers.load import KafkaLoad, PulsarLoad, check, stored, until

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from magnetar.broker.unix_sockets import bind, short_path
+from magnetar.base.unix_sockets import bind, short_path
 
 __all__ = ["SOCKET", "bind", "listening", "short_path"]
 SOCKET = "admin.sock"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from magnetar.admin.errors import Declined
 from magnetar.admin.manifest import Adopted, Manifest, Reserved
-from magnetar.broker.adoption import adopt, reserve
-from magnetar.broker.core import Broker, NewTopic
-from magnetar.broker.errors import BrokerError
+from magnetar.base.errors import BrokerError
 from magnetar.ledger.errors import LedgerError
+from magnetar.node.adoption import adopt, reserve
+from magnetar.node.broker import Broker, NewTopic
 
 
 async def reserve_for(broker: Broker, manifest: Manifest) -> Reserved:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from magnetar.admin.errors import Declined
-from magnetar.broker.compaction import rules_of
-from magnetar.broker.core import Broker
-from magnetar.broker.topic import Topic
 from magnetar.ledger.port import CompactionStatus, ManagedLedger
+from magnetar.logs.compaction import rules_of
+from magnetar.node.broker import Broker
+from magnetar.topics.topic import Topic
 
 
 @dataclass(frozen=True, slots=True)

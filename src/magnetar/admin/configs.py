@@ -9,8 +9,8 @@ from enum import IntEnum
 from magnetar.admin.cluster import ClusterAdmin
 from magnetar.admin.errors import Invalid
 from magnetar.admin.refusals import check
-from magnetar.broker.settings import Settings
-from magnetar.broker.values import render
+from magnetar.base.values import render
+from magnetar.settings.settings import Settings
 from magnetar.wire.kafka.messages.describe_configs_request import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -43,6 +43,7 @@ class ResourceKind(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    BROKER_LOGGER = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ def describe_configs(cluster: ClusterAdmin, kind: ResourceKind, name: str) -> Co
 
 def _node(kind: ResourceKind, name: str) -> int | None:
     """Return the broker that has to be asked about a resource, if it is not all the same which."""
-    return int(name) if kind is ResourceKind.BROKER and name.isdecimal() else None
+    return int(name) if kind is not ResourceKind.TOPIC and name.isdecimal() else None
 
 
 def _row(config: DescribeConfigsResourceResult) -> ConfigRow:

@@ -25,8 +25,8 @@ def command_config(given: Path | None = None) -> Mapping[str, str]:
     file = given or (Path(named) if named else None)
     if file is None:
         return {}
-    from magnetar.broker.errors import InvalidConfig
-    from magnetar.broker.setting_sources import read_properties
+    from magnetar.base.errors import InvalidConfig
+    from magnetar.node.setting_sources import read_properties
 
     try:
         return {name.lower(): text for name, text in read_properties(file).items()}

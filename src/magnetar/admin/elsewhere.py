@@ -13,10 +13,10 @@ from typing import Any
 from magnetar.admin.errors import AdminError
 from magnetar.admin.plain import to_line
 from magnetar.admin.questions import as_error
-from magnetar.broker.core import Broker
-from magnetar.broker.errors import BrokerError
-from magnetar.broker.peers import PeerFailed, Peers
+from magnetar.base.errors import BrokerError
+from magnetar.cluster.peers import PeerFailed, Peers
 from magnetar.kafka.services import KafkaServices
+from magnetar.node.broker import Broker
 
 QUESTION = "operator"
 Answer = Callable[[bytes], Awaitable[bytes]]

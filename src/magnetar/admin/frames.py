@@ -9,8 +9,8 @@ from pathlib import Path
 
 from magnetar.admin.explain import FilePlace
 from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound, OffsetOutOfRange
-from magnetar.ledger.files.layout import FRAME, FRAME_BYTES, frame_crc, index_path, ledger_path
-from magnetar.ledger.files.sparse import SparseIndex
+from magnetar.ledger.formats.layout import FRAME, FRAME_BYTES, frame_crc, index_path, ledger_path
+from magnetar.ledger.formats.sparse import SparseIndex
 from magnetar.ledger.port import LedgerSummary, StoredEntry
 from magnetar.records.entry import last_offset
 

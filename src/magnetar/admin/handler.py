@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, ClassVar
 from magnetar.admin.listeners import parse_web_listeners
 from magnetar.admin.server import AdminServer
 from magnetar.admin.settings import AdminSettings
-from magnetar.broker.core import Broker
-from magnetar.broker.handlers import ProtocolHandler
-from magnetar.broker.listeners import Listener
-from magnetar.broker.setting import HandlerSettings
-from magnetar.broker.settings import Settings
-from magnetar.broker.url_listeners import with_tls
+from magnetar.base.setting import HandlerSettings
+from magnetar.node.broker import Broker
+from magnetar.node.handlers import ProtocolHandler
+from magnetar.serving.listeners import Listener
+from magnetar.serving.url_listeners import with_tls
+from magnetar.settings.settings import Settings
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-    from magnetar.broker.web_server import WebServer
     from magnetar.pulsar.rest.request import Address
+    from magnetar.web.server import WebServer
 
 
 class AdminHandler(ProtocolHandler):
@@ -62,7 +62,7 @@ class AdminHandler(ProtocolHandler):
 
     def new_connection(self, listener: Listener) -> asyncio.BaseProtocol:
         if self._web is None:
-            from magnetar.broker.web_server import WebServer
+            from magnetar.web.server import WebServer
 
             is_ready = self._app is not None and self._app.done() and self._app.exception() is None
             app = self._app.result() if self._app is not None and is_ready else self._prepared()
@@ -73,7 +73,7 @@ class AdminHandler(ProtocolHandler):
         """Return the application, with all loaded that serving it needs."""
         import prometheus_client  # noqa: F401
 
-        import magnetar.broker.web_server  # noqa: F401
+        import magnetar.web.server  # noqa: F401
         from magnetar.admin import rest
         from magnetar.pulsar.rest.app import make_app
         from magnetar.pulsar.rest.routes import ROUTES

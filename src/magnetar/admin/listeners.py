@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from magnetar.admin.settings import AdminSettings
-from magnetar.broker.listeners import Listener
-from magnetar.broker.settings import Settings
-from magnetar.broker.url_listeners import HTTP, url_listeners, with_ports
+from magnetar.serving.listeners import Listener
+from magnetar.serving.url_listeners import HTTP, url_listeners, with_ports
+from magnetar.settings.settings import Settings
 
 
 def parse_web_listeners(settings: Settings) -> tuple[Listener, ...]:

@@ -14,6 +14,7 @@ from magnetar.admin.compaction import TopicCompaction
 from magnetar.admin.errors import AdminError, Declined, NotThere
 from magnetar.admin.explain import Explained, FilePlace, explain
 from magnetar.admin.frames import place_of
+from magnetar.admin.health import Health, health_of
 from magnetar.admin.ledgers_of import PartitionLedgers, shown
 from magnetar.admin.manifest import Adopted, Reserved, read_manifest
 from magnetar.admin.partition_name import PartitionName
@@ -21,18 +22,24 @@ from magnetar.admin.permissions import GrantsOf, LivePermissions
 from magnetar.admin.reasons import Why
 from magnetar.admin.users import LiveUsers, User
 from magnetar.admin.why_group import GroupFacts, Key, why_group
-from magnetar.admin.why_partition import LastRefusal, OpenTransaction, PartitionFacts, why_partition
-from magnetar.broker.core import Broker
-from magnetar.broker.errors import BrokerError, TopicNotFound
-from magnetar.broker.ownership import NotOwned
-from magnetar.broker.peers import PeerFailed
+from magnetar.admin.why_partition import (
+    FailedRead,
+    LastRefusal,
+    OpenTransaction,
+    PartitionFacts,
+    why_partition,
+)
+from magnetar.base.errors import BrokerError, TopicNotFound
+from magnetar.cluster.ownership import NotOwned
+from magnetar.cluster.peers import PeerFailed
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.facts import Committed
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.views import GroupView, MemberView
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.services import KafkaServices
 from magnetar.ledger.errors import LedgerClosed, LedgerError, LedgerFenced
 from magnetar.ledger.port import Position, StoredEntry, wall_clock_ms
+from magnetar.node.broker import Broker
 from magnetar.records.entry import index_of
 from magnetar.records.errors import RecordsError
 from magnetar.wire.kafka.errors import ErrorCode
@@ -57,6 +64,10 @@ class LiveBroker:
                 "Add kafka to messaging.protocols.",
             )
         return found
+
+    async def health(self) -> Health:
+        """Return whether the broker serves, and what is not as it should be."""
+        return await health_of(self._broker)
 
     # Grants.
 
@@ -231,7 +242,7 @@ class LiveBroker:
         return pickle.dumps(await self._facts(*pickle.loads(asked)))
 
     async def _open_facts(self, partition: Partition, now_ms: int) -> PartitionFacts:
-        log, refusal = partition.log, partition.refusal
+        log, refusal, unread = partition.log, partition.refusal, partition.unread
         last, unflushed = await self._append_times(partition)
         return PartitionFacts(
             topic=partition.topic.kafka_name,
@@ -246,6 +257,7 @@ class LiveBroker:
             parked=partition.waiting,
             flush=str(log.policy.flush),
             refusal=refusal and LastRefusal(refusal.at_ms, type(refusal.error).__name__, str(refusal.error)),
+            unread=unread and FailedRead(unread.at_ms, unread.offset, unread.message, unread.in_tier),
             free_bytes=self._free_bytes(),
             open_transaction=self._open_transaction(partition),
         )

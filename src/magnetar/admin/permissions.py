@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from magnetar.admin.errors import AdminError, Invalid, NotThere
-from magnetar.broker.auth.acls import Acl
-from magnetar.broker.auth.permissions import Permissions
-from magnetar.broker.core import Broker
-from magnetar.broker.errors import BrokerError, InvalidPolicy, InvalidTopic, NamespaceNotFound
-from magnetar.broker.grants import Grants
-from magnetar.broker.names import TopicName
+from magnetar.auth.acls import Acl
+from magnetar.auth.permissions import Permissions
+from magnetar.base.errors import BrokerError, InvalidPolicy, InvalidTopic, NamespaceNotFound
+from magnetar.node.broker import Broker
+from magnetar.topics.grants import Grants
+from magnetar.topics.names import TopicName
 
 Rows = dict[str, tuple[str, ...]]
 

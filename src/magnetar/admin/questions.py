@@ -15,12 +15,14 @@ from magnetar.admin import errors
 from magnetar.admin.compaction import TopicCompaction
 from magnetar.admin.errors import AdminError, Declined, Invalid
 from magnetar.admin.explain import Explained
+from magnetar.admin.health import Health
 from magnetar.admin.ledgers_of import PartitionLedgers
 from magnetar.admin.manifest import Adopted, Reserved
 from magnetar.admin.permissions import GrantsOf
 from magnetar.admin.plain import restore, to_line
 from magnetar.admin.reasons import Why
 from magnetar.admin.users import User
+from magnetar.base.audit import Act, Actor, Outcome, note
 
 if TYPE_CHECKING:
     from magnetar.admin.live import LiveBroker
@@ -33,31 +35,37 @@ class Question:
     method: str
     takes: Mapping[str, type]
     gives: Any
+    changes: bool = False
+    """True for an order, which changes something."""
 
 
 _PARTITION = {"topic": str, "partition": int}
 _PARTITIONS = {"topic": str, "partitions": list[int]}
 QUESTIONS = {
+    "health": Question("health", {}, Health),
     "explain": Question("explain", {**_PARTITION, "offset": int}, Explained),
     "ledgers": Question("ledgers", _PARTITION, PartitionLedgers),
     "why-partition": Question("why_partition", _PARTITION, Why),
-    "compact": Question("compact", _PARTITIONS, TopicCompaction),
+    "compact": Question("compact", _PARTITIONS, TopicCompaction, changes=True),
     "compaction": Question("compaction", _PARTITIONS, TopicCompaction),
     "permissions": Question("permissions", {"target": str}, GrantsOf),
-    "grant": Question("grant", {"target": str, "role": str, "actions": list[str]}, GrantsOf),
-    "revoke": Question("revoke", {"target": str, "role": str}, GrantsOf),
-    "restrict": Question("restrict", {"namespace": str, "subscription": str, "roles": list[str]}, GrantsOf),
-    "set-admins": Question("set_admins", {"tenant": str, "roles": list[str]}, tuple[str, ...]),
+    "grant": Question("grant", {"target": str, "role": str, "actions": list[str]}, GrantsOf, changes=True),
+    "revoke": Question("revoke", {"target": str, "role": str}, GrantsOf, changes=True),
+    "restrict": Question(
+        "restrict", {"namespace": str, "subscription": str, "roles": list[str]}, GrantsOf, changes=True
+    ),
+    "set-admins": Question("set_admins", {"tenant": str, "roles": list[str]}, tuple[str, ...], changes=True),
     "users": Question("users", {}, tuple[User, ...]),
     "set-user": Question(
         "set_user",
         {"user": str, "password": str, "mechanisms": list[str], "iterations": int},
         tuple[User, ...],
+        changes=True,
     ),
-    "delete-user": Question("delete_user", {"user": str}, tuple[User, ...]),
+    "delete-user": Question("delete_user", {"user": str}, tuple[User, ...], changes=True),
     "why-group": Question("why_group", {"group": str}, Why),
-    "reserve-ledgers": Question("reserve_ledgers", {"manifest": str}, Reserved),
-    "adopt-ledgers": Question("adopt_ledgers", {"manifest": str}, Adopted),
+    "reserve-ledgers": Question("reserve_ledgers", {"manifest": str}, Reserved, changes=True),
+    "adopt-ledgers": Question("adopt_ledgers", {"manifest": str}, Adopted, changes=True),
 }
 
 
@@ -69,6 +77,33 @@ async def answer(line: bytes, broker: LiveBroker) -> bytes:
     except AdminError as error:
         return to_line(as_error(error))
     return to_line({"answer": value})
+
+
+def note_order(line: bytes, reply: bytes, operator: str) -> None:
+    """Write the audit line of what an operator of this machine had done; nothing for what only asks."""
+    try:
+        given = json.loads(line)
+        name = given.pop("ask")
+        if not QUESTIONS[name].changes:
+            return
+        error = json.loads(reply).get("error")
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
+        return  # the answer says what is wrong with it
+    about = next(
+        (each for each in ("topic", "target", "namespace", "tenant", "user", "manifest") if each in given), ""
+    )
+    outcome = Outcome.DONE if error is None else Outcome.FAILED
+    note(
+        Actor(operator, "socket"),
+        Act(
+            name,
+            about,
+            str(given.get(about, "")),
+            outcome,
+            "" if error is None else error["message"],
+            asked=given,
+        ),
+    )
 
 
 def as_error(error: AdminError) -> dict[str, object]:

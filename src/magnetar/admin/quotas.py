@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from magnetar.admin.cluster import ClusterAdmin
 from magnetar.admin.errors import Invalid, NotThere
 from magnetar.admin.refusals import check
-from magnetar.broker.client_quotas import OF_ADDRESSES, OF_CLIENTS
+from magnetar.topics.client_quotas import OF_ADDRESSES, OF_CLIENTS
 from magnetar.wire.kafka.messages.alter_client_quotas_request import (
     AlterClientQuotasRequest,
     EntityData,

@@ -19,6 +19,8 @@ class Reason(StrEnum):
     DISK_FAILED = "disk-failed"
     FENCED = "fenced"
     FLUSH_SLOW = "flush-slow"
+    UNREADABLE = "unreadable"
+    TIER_FAILED = "tiered-storage-failed"
     OPEN_TRANSACTION = "open-transaction"
     NEVER_WRITTEN = "never-written"
     EMPTIED = "emptied"

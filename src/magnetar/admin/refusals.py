@@ -41,7 +41,7 @@ _NEXT_STEPS = {
         "'magnetar topic describe' shows all there are; docs/configuration.md tells what they take."
     ),
     ErrorCode.INVALID_PARTITIONS: "'magnetar topic describe' shows how many there are; a topic only ever gets more.",
-    ErrorCode.INVALID_REPLICATION_FACTOR: "Leave it away, or say 1: one broker keeps the topic.",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "Omit it or set it to 1: copies are made by bookies, not by brokers.",
     ErrorCode.NOT_LEADER_OR_FOLLOWER: "Try again in a moment.",
     ErrorCode.REQUEST_TIMED_OUT: "Try again in a moment; 'magnetar why TOPIC-PARTITION' says what it waits for.",
     ErrorCode.TOPIC_DELETION_DISABLED: "Start the broker with delete.topic.enable=true.",

@@ -15,13 +15,13 @@ from magnetar.admin.client import ask
 from magnetar.admin.errors import AdminError, Unreachable
 from magnetar.admin.manifest import Log, Manifest, Reserved
 from magnetar.admin.plain import plain
-from magnetar.broker.core import Broker
-from magnetar.broker.settings import Settings
-from magnetar.ledger.disk import RealDisk
 from magnetar.ledger.errors import LedgerError
+from magnetar.ledger.files.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.port import LedgerSummary
 from magnetar.metadata import DirectoryInUse, MetadataError, SqliteStore
+from magnetar.node.broker import Broker
+from magnetar.settings.settings import Settings
 
 T = TypeVar("T")
 

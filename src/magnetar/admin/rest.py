@@ -11,7 +11,7 @@ from magnetar.admin.errors import AdminError, Declined, Forbidden, Invalid, NotT
 from magnetar.admin.live import LiveBroker
 from magnetar.admin.plain import to_line
 from magnetar.admin.questions import QUESTIONS, as_error, parse
-from magnetar.broker.errors import InvalidTopic
+from magnetar.base.errors import InvalidTopic
 from magnetar.pulsar.rest.request import AdminRequest, Reply, RequiredLevel, RestRoute
 
 ROOT = "/admin/magnetar/v1"
@@ -35,9 +35,10 @@ async def question(ask: AdminRequest) -> Reply:
             raise NotThere(f"there is no question {name!r}", f"Known are {', '.join(rights.RULES)}.")
         if name not in rights.RULES:
             raise Declined(f"{name} names a file of the broker's machine", "Ask there, with --data.")
+        ask.changes = QUESTIONS[name].changes
         asked, given = parse(name, ask.object())
         try:
-            rights.check(broker.security.authorization.access(ask.principal.role), name, given, broker)
+            rights.check(broker.security.authorization.access_of(ask.principal), name, given, broker)
         except InvalidTopic as error:
             raise Invalid(str(error)) from None
         value = await getattr(LiveBroker(broker), asked.method)(**given)

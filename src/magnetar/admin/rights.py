@@ -6,35 +6,40 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from magnetar.admin.errors import Forbidden
-from magnetar.broker.auth import Access, Right, may
-from magnetar.broker.auth.authorization import Group, Resource, Tenant
-from magnetar.broker.core import Broker
-from magnetar.broker.names import TopicName
+from magnetar.auth import Access, Right, may
+from magnetar.auth.rights import Group, Resource, Tenant
+from magnetar.node.broker import Broker
+from magnetar.topics.names import TopicName
 
 Given = Mapping[str, Any]
-Rule = Callable[[Broker, Given], tuple[Right, Resource]]
+Wanted = list[tuple[Right, Resource]]
+"""All that somebody needs."""
+Rule = Callable[[Broker, Given], Wanted]
 
 
 def _topic(right: Right) -> Rule:
-    return lambda broker, given: (right, _named(broker, given["topic"]))
+    return lambda broker, given: [(right, _named(broker, given["topic"]))]
 
 
-def _tenant_of(field: str) -> Rule:
-    def rule(broker: Broker, given: Given) -> tuple[Right, Resource]:
+def _tenant_of(field: str, right: Right) -> Rule:
+    """To be an admin of the tenant, who is not denied this right to the topic, if it is one."""
+
+    def rule(broker: Broker, given: Given) -> Wanted:
         named = given[field]
-        is_namespace = "://" not in named and named.count("/") == 1
-        tenant = named.partition("/")[0] if is_namespace else _named(broker, named).tenant
-        return Right.administer, Tenant(tenant)
+        if "://" not in named and named.count("/") == 1:
+            return [(Right.administer, Tenant(named.partition("/")[0]))]
+        topic = _named(broker, named)
+        return [(Right.administer, Tenant(topic.tenant)), (right, topic)]
 
     return rule
 
 
-def _group(broker: Broker, given: Given) -> tuple[Right, Resource]:
-    return Right.use, Group(given["group"], f"{broker.naming.tenant}/{broker.naming.namespace}")
+def _group(broker: Broker, given: Given) -> Wanted:
+    return [(Right.use, Group(given["group"], f"{broker.naming.tenant}/{broker.naming.namespace}"))]
 
 
-def _operate(broker: Broker, given: Given) -> tuple[Right, Resource]:
-    return Right.operate, None
+def _operate(broker: Broker, given: Given) -> Wanted:
+    return [(Right.operate, None)]
 
 
 def _named(broker: Broker, name: str) -> TopicName:
@@ -42,15 +47,16 @@ def _named(broker: Broker, name: str) -> TopicName:
 
 
 RULES: Mapping[str, Rule] = {
+    "health": lambda broker, given: [],  # as /health, which needs no login at all
     "explain": _topic(Right.consume),
     "ledgers": _topic(Right.see),
     "why-partition": _topic(Right.see),
-    "compact": _tenant_of("topic"),
+    "compact": _tenant_of("topic", Right.alter),
     "compaction": _topic(Right.see),
-    "permissions": _tenant_of("target"),
-    "grant": _tenant_of("target"),
-    "revoke": _tenant_of("target"),
-    "restrict": _tenant_of("namespace"),
+    "permissions": _tenant_of("target", Right.see),
+    "grant": _tenant_of("target", Right.alter),
+    "revoke": _tenant_of("target", Right.alter),
+    "restrict": _tenant_of("namespace", Right.alter),
     "set-admins": _operate,
     "users": _operate,
     "set-user": _operate,
@@ -62,6 +68,8 @@ RULES: Mapping[str, Rule] = {
 
 def check(access: Access | None, question: str, given: Given, broker: Broker) -> None:
     """Raise `Forbidden` unless whoever asks may; ``InvalidTopic`` for a name that no topic can have."""
-    right, of = RULES[question](broker, given)
-    if not may(access, right, of):
-        raise Forbidden(f"{question} needs {right}", "Ask as a role that has it, or on the broker's machine.")
+    for right, of in RULES[question](broker, given):
+        if not may(access, right, of):
+            raise Forbidden(
+                f"{question} needs {right}", "Ask as a role that has it, or on the broker's machine."
+            )

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import socket
+import struct
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 from magnetar.admin.address import SOCKET, bind
 
 if TYPE_CHECKING:
-    from magnetar.broker.core import Broker
+    from magnetar.node.broker import Broker
 
 MAX_BYTES = 64 << 10
 _log = logging.getLogger("magnetar.admin")
@@ -65,20 +66,20 @@ class AdminServer:
         # The first operator waits for what answers to be loaded, so that no start has to.
         await asyncio.to_thread(import_module, "magnetar.admin.live")
         from magnetar.admin.live import LiveBroker
-        from magnetar.admin.questions import answer
+        from magnetar.admin.questions import answer, note_order
 
         broker = LiveBroker(self._broker)
         peers = self._broker.peers
         try:
             while line := await _line(reader):
                 if peers is None:
-                    writer.write(await answer(line, broker))
+                    reply = await answer(line, broker)
                 else:
                     from magnetar.admin.elsewhere import answered
 
-                    writer.write(
-                        await answered(line, self._broker, peers, lambda asked: answer(asked, broker))
-                    )
+                    reply = await answered(line, self._broker, peers, lambda asked: answer(asked, broker))
+                note_order(line, reply, _operator(writer))
+                writer.write(reply)
                 await writer.drain()
         except ConnectionError:
             pass  # whoever asked has gone
@@ -86,6 +87,16 @@ class AdminServer:
             writer.close()
             with contextlib.suppress(ConnectionError):
                 await writer.wait_closed()
+
+
+def _operator(writer: asyncio.StreamWriter) -> str:
+    """Return user and process of the client, as the system has them."""
+    own = writer.get_extra_info("socket")
+    try:
+        pid, uid, _ = struct.unpack("3i", own.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    except (OSError, AttributeError):  # not every system tells
+        return "operator"
+    return f"uid {uid}, process {pid}"
 
 
 async def _line(reader: asyncio.StreamReader) -> bytes:

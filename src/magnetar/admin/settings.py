@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from magnetar.broker.setting import HandlerSettings, setting
-from magnetar.broker.values import Kind
+from magnetar.base.setting import HandlerSettings, setting
+from magnetar.base.values import Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class AdminSettings(HandlerSettings):
     http_advertised_listeners: tuple[str, ...] = setting(
         (),
         Kind.LIST,
-        "Addresses of the admin REST that clients are told, in the order of http.listeners.",
+        "Addresses of the admin REST API returned to clients, in the order of http.listeners.",
     )
     web_service_port: str = setting(
         "",

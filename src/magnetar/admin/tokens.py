@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from magnetar.admin.errors import Declined, Invalid
-from magnetar.broker.auth.keys import CURVE_ALGORITHM, RSA_ALGORITHMS, SECRET_BITS, private_key, read_location
-from magnetar.broker.auth.tokens import TokenInvalid, TokenVerifier
-from magnetar.broker.errors import InvalidConfig
-from magnetar.broker.settings import Settings
+from magnetar.auth.keys import CURVE_ALGORITHM, RSA_ALGORITHMS, SECRET_BITS, private_key, read_location
+from magnetar.auth.tokens import TokenInvalid, TokenVerifier
+from magnetar.base.errors import InvalidConfig
+from magnetar.settings.settings import Settings
 
 ALGORITHMS = (*SECRET_BITS, *RSA_ALGORITHMS, *CURVE_ALGORITHM.values())
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
@@ -76,7 +76,7 @@ def create(
             key, fitting = read_location(secret, "--secret-key"), tuple(SECRET_BITS)
             fitting = tuple(name for name in fitting if len(key) * 8 >= SECRET_BITS[name])
         else:
-            from magnetar.broker.auth.keys import algorithms_of
+            from magnetar.auth.keys import algorithms_of
 
             key = private_key(read_location(private or "", "--private-key"))
             fitting = algorithms_of(key, "--private-key")

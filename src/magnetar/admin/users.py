@@ -6,11 +6,11 @@ import asyncio
 from dataclasses import dataclass
 
 from magnetar.admin.errors import AdminError, Invalid, NotThere
-from magnetar.broker.auth.errors import UnacceptableCredential
-from magnetar.broker.auth.scram import MECHANISMS, of_password
-from magnetar.broker.auth.scram_users import Alteration, ScramUsers, check_iterations, check_name
-from magnetar.broker.core import Broker
+from magnetar.auth.errors import UnacceptableCredential
+from magnetar.auth.scram import MECHANISMS, of_password
+from magnetar.auth.scram_users import Alteration, ScramUsers, check_iterations, check_name
 from magnetar.metadata import MetadataError
+from magnetar.node.broker import Broker
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,8 @@ class LiveUsers:
 
     def __init__(self, broker: Broker) -> None:
         self._users: ScramUsers = broker.security.scram
-        self._enabled = frozenset(broker.settings.security.sasl_enabled_mechanisms)
+        everywhere = (broker.settings.security, *broker.settings.security_by_listener.values())
+        self._enabled = frozenset(each for part in everywhere for each in part.sasl_enabled_mechanisms)
 
     def all(self) -> tuple[User, ...]:
         """Return all users."""

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
-from magnetar.admin.client import Local, Remote, Way
-from magnetar.admin.cluster import ClusterAdmin
-from magnetar.admin.configs import ResourceKind, describe_configs
 from magnetar.admin.errors import NotThere
-from magnetar.broker.address_file import ADDRESS_FILE
-from magnetar.wire.kafka.messages.describe_log_dirs_request import DescribeLogDirsRequest
-from magnetar.wire.kafka.messages.describe_log_dirs_response import DescribeLogDirsResponse
-from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
-from magnetar.wire.kafka.messages.metadata_response import MetadataResponse
+
+if TYPE_CHECKING:
+    from magnetar.admin.client import Way
+    from magnetar.admin.cluster import ClusterAdmin
+
+# What asks a broker is loaded when one is asked: a command that is told the directory needs none of it.
 
 _ADMIN_URL = "magnetar.admin.url"  # a configuration that brokers tell of themselves
 
@@ -27,6 +26,8 @@ def data_directory(data: Path | None, bootstrap: str) -> Path:
                 f"there is no directory {data}", "Name the one 'magnetar standalone --data' was given."
             )
         return data.absolute()
+    from magnetar.admin.cluster import ClusterAdmin
+
     with ClusterAdmin(bootstrap) as cluster:
         found = _directory_of(cluster)
     if found is None:
@@ -37,12 +38,15 @@ def data_directory(data: Path | None, bootstrap: str) -> Path:
     return found
 
 
-Owner = Callable[[ClusterAdmin], int | None]
+Owner: TypeAlias = "Callable[[ClusterAdmin], int | None]"
 """Finds the number of the broker that knows of something; None if all do, or nobody has it."""
 
 
 def leader_of(topic: str, partition: int) -> Owner:
     """Return what finds the broker that has a partition."""
+
+    from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+    from magnetar.wire.kafka.messages.metadata_response import MetadataResponse
 
     def find(cluster: ClusterAdmin) -> int | None:
         asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
@@ -67,6 +71,9 @@ def way_to_ask(
     the socket if this process can see it, and otherwise the admin REST that the broker says it serves. Raises
     `NotThere` or `Unreachable`.
     """
+    from magnetar.admin.client import Local, Remote
+    from magnetar.admin.cluster import ClusterAdmin
+
     if admin is not None:
         return Remote(admin)
     if data is not None:
@@ -86,6 +93,10 @@ def way_to_ask(
 
 
 def _admin_of(cluster: ClusterAdmin, node_id: int | None) -> str | None:
+    from magnetar.admin.configs import ResourceKind, describe_configs
+    from magnetar.wire.kafka.messages.metadata_request import MetadataRequest
+    from magnetar.wire.kafka.messages.metadata_response import MetadataResponse
+
     if node_id is None:
         asked = MetadataRequest(topics=[], allow_auto_topic_creation=False)
         node_id = cluster.ask(asked, MetadataResponse).controller_id
@@ -95,6 +106,11 @@ def _admin_of(cluster: ClusterAdmin, node_id: int | None) -> str | None:
 
 def _directory_of(cluster: ClusterAdmin, node_id: int | None = None) -> Path | None:
     """Return the data directory of the broker that is asked, if it lies on this machine and may be seen."""
+    from magnetar.wire.kafka.messages.describe_log_dirs_request import DescribeLogDirsRequest
+    from magnetar.wire.kafka.messages.describe_log_dirs_response import DescribeLogDirsResponse
+    from magnetar.wire.kafka.messages.metadata_request import MetadataRequest
+    from magnetar.wire.kafka.messages.metadata_response import MetadataResponse
+
     said = cluster.ask_node(node_id, DescribeLogDirsRequest(topics=[]), DescribeLogDirsResponse)
     asked = MetadataRequest(topics=[], allow_auto_topic_creation=False)
     brokers = cluster.ask(asked, MetadataResponse).brokers
@@ -107,6 +123,8 @@ def _serves(directory: Path, advertised: set[str]) -> bool:
     """Return whether the broker of a local directory is the one that answered: another machine may have the same
     path.
     """
+    from magnetar.node.address_file import ADDRESS_FILE
+
     try:
         word = json.loads((directory / ADDRESS_FILE).read_text())
         return bool(advertised & {*word["kafka"], *word.get("brokers", ())})

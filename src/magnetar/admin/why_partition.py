@@ -25,6 +25,17 @@ class LastRefusal:
 
 
 @dataclass(frozen=True, slots=True)
+class FailedRead:
+    """The last read that storage failed; what was asked for has not been read since."""
+
+    at_ms: int
+    offset: int
+    message: str
+    in_tier: bool
+    """Whether tiered storage failed, or what lies there cannot be found."""
+
+
+@dataclass(frozen=True, slots=True)
 class OpenTransaction:
     """The oldest transaction that is open in a partition; all behind its first offset waits for it."""
 
@@ -58,6 +69,7 @@ class PartitionFacts:
     """Fetches that wait here for records."""
     flush: str = "always"
     refusal: LastRefusal | None = None
+    unread: FailedRead | None = None
     free_bytes: int | None = None
     open_transaction: OpenTransaction | None = None
 
@@ -72,6 +84,7 @@ def why_partition(facts: PartitionFacts) -> Why:
         _not_there(facts)
         or _refusing(facts)
         or _waiting_for_the_disk(facts)
+        or _failing_readers(facts)
         or _in_a_transaction(facts)
         or _nobody_writes(facts)
     ).with_facts(_shown(facts))
@@ -151,6 +164,29 @@ def _waiting_for_the_disk(facts: PartitionFacts) -> Why | None:
         f"the disk is slow to flush: {behind} records wait to be durable, the first for {ago(waited_ms)}, "
         "and nobody may read or acknowledge them before",
         "Look at the disk (iostat); flush=interval or flush=os does not wait for it.",
+    )
+
+
+def _failing_readers(facts: PartitionFacts) -> Why | None:
+    unread = facts.unread
+    if unread is None or unread.offset < facts.first_offset:  # it was not kept since
+        return None
+    says = (
+        f"offset {unread.offset} could not be read {ago(facts.now_ms - unread.at_ms)} ago: {unread.message}"
+    )
+    if unread.in_tier:
+        return Why(
+            facts.name,
+            Reason.TIER_FAILED,
+            says,
+            "Nothing is lost by that here: see to the store, and readers go on by themselves. An object that is gone "
+            "must be restored from a copy of the bucket.",
+        )
+    return Why(
+        facts.name,
+        Reason.UNREADABLE,
+        says,
+        "Look at the broker's log and the disk; stop the broker and run 'magnetar ledger verify --data DIR'.",
     )
 
 

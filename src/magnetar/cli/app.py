@@ -4,54 +4,33 @@ from __future__ import annotations
 
 import json
 import sys
-from importlib.metadata import version
+from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from magnetar.admin.errors import AdminError, Invalid
 from magnetar.admin.plain import plain
-from magnetar.cli import (
-    audit,
-    bookkeeper,
-    cluster,
-    config,
-    consume,
-    explain,
-    group,
-    ledger,
-    migrate,
-    permission,
-    pipeline,
-    produce,
-    quota,
-    restore,
-    table,
-    token,
-    topic,
-    txn,
-    user,
-    why,
-)
+from magnetar.base.printable import printable_json, printable_lines
 
-app = typer.Typer(
-    name="magnetar",
-    help="A broker for Kafka's clients on Pulsar's storage model, and an operator's hand for it.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+GROUPS = (
+    "topic", "group", "txn", "config", "ledger", "migrate", "cluster", "bookkeeper", "token", "permission", "user",
+    "quota", "pipeline", "table",
+)  # fmt: skip
+COMMANDS = ("produce", "consume", "explain", "why", "health", "audit", "restore")
+"""The modules of this folder with commands, by the commands' names. Which of them is loaded, the arguments say."""
 
 
 def _version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         print(f"magnetar {version('magnetar')}")
         raise typer.Exit
 
 
-@app.callback()
 def _common(
     show_version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
@@ -60,7 +39,6 @@ def _common(
     """A broker for Kafka's clients on Pulsar's storage model, and an operator's hand for it."""
 
 
-@app.command()
 def standalone(
     data: Annotated[Path | None, typer.Option(help="Directory of ledgers, journal and metadata.")] = None,
     kafka: Annotated[
@@ -68,7 +46,7 @@ def standalone(
     ] = None,
     pulsar: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Where to serve Pulsar's clients; port 0 chooses a free one."),
+        typer.Option(metavar="HOST:PORT", help="Where to serve Pulsar clients; port 0 chooses a free one."),
     ] = None,
     http: Annotated[
         str | None,
@@ -99,10 +77,9 @@ def standalone(
     raise typer.Exit(run(data, kafka, pulsar, http, schema_registry, config, set_ or [], workers=workers))
 
 
-@app.command()
 def broker(
     config: Annotated[
-        Path, typer.Option(exists=True, dir_okay=False, help="Pulsar's broker.conf, or our own settings.")
+        Path, typer.Option(exists=True, dir_okay=False, help="A broker.conf of Pulsar, or our own settings.")
     ],
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One setting; repeatable.")
@@ -114,7 +91,6 @@ def broker(
     raise typer.Exit(run(config, set_ or []))
 
 
-@app.command()
 def proxy(
     config: Annotated[
         Path | None,
@@ -130,32 +106,58 @@ def proxy(
     raise typer.Exit(run(config, set_ or []))
 
 
-app.add_typer(topic.app, name="topic")
-app.add_typer(group.app, name="group")
-app.add_typer(txn.app, name="txn")
-app.add_typer(config.app, name="config")
-app.add_typer(ledger.app, name="ledger")
-app.add_typer(migrate.app, name="migrate")
-app.add_typer(cluster.app, name="cluster")
-app.add_typer(bookkeeper.app, name="bookkeeper")
-app.add_typer(token.app, name="token")
-app.add_typer(permission.app, name="permission")
-app.add_typer(user.app, name="user")
-app.add_typer(quota.app, name="quota")
-app.add_typer(pipeline.app, name="pipeline")
-app.add_typer(table.app, name="table")
-app.command()(produce.produce)
-app.command()(consume.consume)
-app.command()(explain.explain)
-app.command()(why.why)
-app.command()(audit.audit)
-app.command()(restore.restore)
+def serve_tests(
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One setting; repeatable.")
+    ] = None,
+    ready_fd: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="File descriptor for the line of JSON with all addresses; 1 by default."
+        ),
+    ] = None,
+) -> None:
+    """Serve a test suite: a broker on a temporary directory and free ports, which ends with its standard input."""
+    from magnetar.cli.testing import run
+
+    raise typer.Exit(run(set_ or [], ready_fd))
+
+
+def command_line(names: Iterable[str] = (*GROUPS, *COMMANDS)) -> typer.Typer:
+    """Return the command line with what serves, and with these commands and groups of commands."""
+    made = typer.Typer(
+        name="magnetar",
+        help=_common.__doc__,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    made.callback()(_common)
+    for serves in (standalone, broker, proxy):
+        made.command()(serves)
+    made.command("testing")(serve_tests)
+    for name in names:
+        module = import_module(f"magnetar.cli.{name}")
+        if name in GROUPS:
+            made.add_typer(module.app, name=name)
+        else:
+            made.command()(getattr(module, name))
+    return made
+
+
+def __getattr__(name: str) -> Any:
+    """Return ``app``, all commands put together, to those who describe them."""
+    if name == "app":
+        return command_line()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def run_app(arguments: list[str]) -> int:
     """Run one command and give its exit status."""
+    known = arguments[:1] if arguments and arguments[0] in (*GROUPS, *COMMANDS) else None
     try:
-        app(arguments)
+        command_line(known or (*GROUPS, *COMMANDS))(arguments)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except AdminError as error:
@@ -175,15 +177,15 @@ def _next_step(error: AdminError, arguments: list[str]) -> str:
     """Return what the error says to do now; for a usage error that says nothing, where the usage is explained."""
     if error.next_step or not isinstance(error, Invalid):
         return error.next_step
-    in_group = arguments[0] in {group.name for group in app.registered_groups}
+    in_group = arguments[0] in GROUPS
     return f"See 'magnetar {' '.join(arguments[: 1 + in_group])} --help'."
 
 
 def _complain(error: AdminError, next_step: str, *, as_json: bool) -> None:
     if as_json:
         told = {"kind": type(error).__name__, "message": str(error), "next_step": next_step}
-        print(json.dumps({"error": plain(told)}, ensure_ascii=False), file=sys.stderr)
+        print(printable_json(json.dumps({"error": plain(told)}, ensure_ascii=False)), file=sys.stderr)
         return
-    print(f"magnetar: {error}", file=sys.stderr)
+    print(printable_lines(f"magnetar: {error}"), file=sys.stderr)
     if next_step:
-        print(f"  -> {next_step}", file=sys.stderr)
+        print(printable_lines(f"  -> {next_step}"), file=sys.stderr)

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from magnetar.broker import setting_sources
-from magnetar.broker.errors import BrokerError
+from magnetar.base.errors import BrokerError
+from magnetar.node import setting_sources
 
 _URLS = ("metadataStoreUrl", "zookeeperServers", "zkServers")
 

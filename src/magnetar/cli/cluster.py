@@ -14,8 +14,8 @@ from magnetar.cli.output import give, pairs, table
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from magnetar.admin.cluster_doctor import Diagnosis
-    from magnetar.admin.cluster_state import ClusterState
+    from magnetar.doctor.cluster_doctor import Diagnosis
+    from magnetar.doctor.cluster_state import ClusterState
 
 app = typer.Typer(help="Look at a cluster of brokers, and at what is wrong with it.", no_args_is_help=True)
 
@@ -29,7 +29,7 @@ def status(
     json: Json = False,
 ) -> None:
     """Show brokers and what they have, bookies, and ZooKeeper. Reads ZooKeeper itself, so no broker has to answer."""
-    from magnetar.admin.cluster_state import look
+    from magnetar.doctor.cluster_state import look
 
     place = place_of(config, metadata, bookkeeper, metadata_config)
     give(look(place.metadata, place.bookkeeper, place.client_config), _shown, as_json=json)
@@ -47,8 +47,8 @@ def doctor(
 
     With a broker's file, that is compared with what is there as well: try it before the broker is started.
     """
-    from magnetar.admin.cluster_doctor import diagnose
-    from magnetar.admin.cluster_state import look
+    from magnetar.doctor.cluster_doctor import diagnose
+    from magnetar.doctor.cluster_state import look
 
     place = place_of(config, metadata, bookkeeper, metadata_config)
     found = diagnose(look(place.metadata, place.bookkeeper, place.client_config), place.expected)

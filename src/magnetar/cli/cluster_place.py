@@ -11,8 +11,8 @@ import typer
 from magnetar.admin.errors import Invalid
 
 if TYPE_CHECKING:
-    from magnetar.admin.cluster_doctor import Expected
-    from magnetar.admin.ledgers_cluster import ClusterPlace
+    from magnetar.doctor.cluster_doctor import Expected
+    from magnetar.doctor.ledgers_cluster import ClusterPlace
     from magnetar.ledger.bookkeeper.bookie_login import BookieLogin
     from magnetar.ledger.bookkeeper.bookie_tls import BookieTls
 
@@ -58,7 +58,7 @@ class NamedCluster:
     @property
     def place(self) -> ClusterPlace:
         """The same without what is expected."""
-        from magnetar.admin.ledgers_cluster import ClusterPlace
+        from magnetar.doctor.ledgers_cluster import ClusterPlace
 
         return ClusterPlace(
             self.metadata, self.bookkeeper, self.client_config, self.tls, self.password, self.login
@@ -69,7 +69,7 @@ def place_of(
     config: Path | None, metadata: str | None, bookkeeper: str | None, client_config: Path | None
 ) -> NamedCluster:
     """Return what the options mean; raise `Invalid`."""
-    from magnetar.admin.cluster_doctor import Expected
+    from magnetar.doctor.cluster_doctor import Expected
 
     if config is None:
         if metadata is None:
@@ -77,11 +77,11 @@ def place_of(
                 "nothing says which cluster", "Name it with --metadata zk:HOST:PORT/PATH or --config FILE."
             )
         return NamedCluster(_as_zookeepers(metadata), bookkeeper or "", str(client_config or ""), Expected())
-    from magnetar.broker import setting_sources
-    from magnetar.broker.cluster_settings import ClusterSettings
-    from magnetar.broker.errors import BrokerError
-    from magnetar.broker.storage.cluster import bookie_login, bookie_tls
+    from magnetar.base.errors import BrokerError
     from magnetar.cli.broker import cluster_of
+    from magnetar.logs.storage.cluster import bookie_login, bookie_tls
+    from magnetar.node import setting_sources
+    from magnetar.settings.cluster import ClusterSettings
 
     try:
         named = setting_sources.read_properties(config)

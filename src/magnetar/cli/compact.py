@@ -26,7 +26,7 @@ def compact(
     name: TopicName,
     partition: Partitions = None,
     wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Wait until it is done, or come back at once.")
+        bool, typer.Option("--wait/--no-wait", help="Wait until it is done, or return immediately.")
     ] = True,
     status: Annotated[
         bool, typer.Option("--status", help="Begin none: show how the last one went, or goes.")

@@ -31,6 +31,10 @@ app = typer.Typer(help="Show and change configurations of brokers and topics.", 
 Topic = Annotated[str | None, typer.Option("--topic", "-t", help="A topic's.", autocompletion=topic_names)]
 Broker = Annotated[str | None, typer.Option("--broker", help="This broker's, by its number.")]
 AllBrokers = Annotated[bool, typer.Option("--all-brokers", help="What is set for all brokers together.")]
+Loggers = Annotated[
+    bool,
+    typer.Option("--loggers", help="Levels of this broker's loggers, until it ends: magnetar.kafka=DEBUG."),
+]
 
 
 @app.command()
@@ -38,13 +42,14 @@ def show(
     topic: Topic = None,
     broker: Broker = None,
     all_brokers: AllBrokers = False,
+    loggers: Loggers = False,
     every: Annotated[bool, typer.Option("--all", "-a", help="Show defaults too.")] = False,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
     """Show what is set, and where; of the broker that answers unless something else is named."""
     with ClusterAdmin(bootstrap_server) as cluster:
-        found = describe_configs(cluster, *_resource(cluster, topic, broker, all_brokers))
+        found = describe_configs(cluster, *_resource(cluster, topic, broker, all_brokers, loggers))
     if not every:
         kept = tuple(row for row in found.configs if row.source != "default")
         found = Configs(found.kind, found.name, kept)
@@ -60,6 +65,7 @@ def alter(
     topic: Topic = None,
     broker: Broker = None,
     all_brokers: AllBrokers = False,
+    loggers: Loggers = False,
     dry_run: DryRun = False,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
@@ -69,7 +75,7 @@ def alter(
     if not wanted:
         raise Invalid("nothing to change", "Give NAME=VALUE or --unset NAME.")
     with ClusterAdmin(bootstrap_server) as cluster:
-        resource = _resource(cluster, topic, broker, all_brokers)
+        resource = _resource(cluster, topic, broker, all_brokers, loggers)
         altered = alter_configs(cluster, *resource, wanted, dry_run=dry_run)
     kept = tuple(row for row in altered.configs if row.name in wanted)
     give(Configs(altered.kind, altered.name, kept), _shown, as_json=json)
@@ -99,9 +105,9 @@ def config_table(configs: Configs) -> RenderableType:
 
 
 def _resource(
-    cluster: ClusterAdmin, topic: str | None, broker: str | None, all_brokers: bool
+    cluster: ClusterAdmin, topic: str | None, broker: str | None, all_brokers: bool, loggers: bool
 ) -> tuple[ResourceKind, str]:
-    if sum((topic is not None, broker is not None, all_brokers)) > 1:
+    if sum((topic is not None, broker is not None or loggers, all_brokers)) > 1:
         raise Invalid("whose configurations?", "Give one of --topic, --broker and --all-brokers.")
     if topic is not None:
         return ResourceKind.TOPIC, topic
@@ -110,7 +116,7 @@ def _resource(
     if broker is None:
         asked = MetadataRequest(topics=[], allow_auto_topic_creation=False)
         broker = str(cluster.ask(asked, MetadataResponse).controller_id)
-    return ResourceKind.BROKER, broker
+    return ResourceKind.BROKER_LOGGER if loggers else ResourceKind.BROKER, broker
 
 
 def _shown(configs: Configs) -> Iterator[RenderableType]:

@@ -18,6 +18,7 @@ from magnetar.admin.errors import Invalid, NotThere
 from magnetar.admin.lines import Seen, to_json
 from magnetar.admin.offsets import Spot, parse_spot, resolve
 from magnetar.admin.topics import partitions_of
+from magnetar.base.printable import printable_json, printable_lines
 from magnetar.cli.clients import client_options, failed, made
 from magnetar.cli.formats import compile_format
 from magnetar.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Partitions, TopicName, group_names
@@ -68,6 +69,8 @@ def consume(
     """Print records as they come; with -e up to the end, with -c so many."""
     spot, wanted = parse_spot(offset), _filter(key, grep)
     show: Callable[[Seen], bytes] = _json_line if json else compile_format(form, null.encode())
+    if sys.stdout.isatty() and not json:
+        show = _for_terminals(show)
     own = {
         "group.id": group or "magnetar-consume",
         # It commits what was stored, and stored is what was printed.
@@ -245,7 +248,13 @@ def seen(message: Any) -> Seen:
 
 
 def _json_line(record: Seen) -> bytes:
-    return jsonlib.dumps(to_json(record), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    text = jsonlib.dumps(to_json(record), ensure_ascii=False, separators=(",", ":"))
+    return printable_json(text).encode() + b"\n"
+
+
+def _for_terminals(show: Callable[[Seen], bytes]) -> Callable[[Seen], bytes]:
+    """Have what is shown leave a terminal as it is. A pipe gets records as they are."""
+    return lambda record: printable_lines(show(record).decode(errors="backslashreplace")).encode()
 
 
 def _filter(key: str | None, grep: str | None) -> Callable[[Seen], bool]:

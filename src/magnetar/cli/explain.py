@@ -41,7 +41,7 @@ def _explained(way: Way, topic: str, partition: int, offset: int) -> Explained:
     except Unreachable:
         if not isinstance(way, Local):
             raise
-        from magnetar.admin.data_directory import DataDirectory
+        from magnetar.doctor.data_directory import DataDirectory
 
         with DataDirectory(way.data) as directory:
             return directory.explain(topic, partition, offset)

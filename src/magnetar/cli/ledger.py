@@ -29,10 +29,10 @@ from magnetar.cli.output import give, moment, pairs, size, table
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from magnetar.admin.ledgers import Finding, Report
-    from magnetar.admin.ledgers_cluster import ClusterPlace
-    from magnetar.admin.ledgers_dump import Dump, DumpedLedger
-    from magnetar.admin.ledgers_repair import Repair
+    from magnetar.doctor.ledgers import Finding, Report
+    from magnetar.doctor.ledgers_cluster import ClusterPlace
+    from magnetar.doctor.ledgers_dump import Dump, DumpedLedger
+    from magnetar.doctor.ledgers_repair import Repair
 
 # What opens data directories brings a storage engine along: it is loaded by the commands that need it.
 
@@ -82,11 +82,11 @@ def verify(
     """
     cluster = _cluster(data, config, metadata, bookkeeper, metadata_config)
     if cluster is not None:
-        from magnetar.admin.ledgers_cluster import verify_cluster
+        from magnetar.doctor.ledgers_cluster import verify_cluster
 
         report = verify_cluster(cluster)
     else:
-        from magnetar.admin.ledgers import verify as verify_directory
+        from magnetar.doctor.ledgers import verify as verify_directory
 
         assert data is not None
         report = verify_directory(data)
@@ -108,8 +108,8 @@ def dump(
     """Show what stands in ledger files, entry by entry, damaged places included."""
     if partition is None and ledger is None:
         raise Invalid("dump what?", "Name a TOPIC-PARTITION, or a ledger with --ledger.")
-    from magnetar.admin.data_directory import DataDirectory
-    from magnetar.admin.ledgers_dump import dump as dump_directory
+    from magnetar.doctor.data_directory import DataDirectory
+    from magnetar.doctor.ledgers_dump import dump as dump_directory
 
     log = None
     if partition is not None:
@@ -138,18 +138,18 @@ def repair(
     Nothing is given up without --drop-damaged, which a cluster's brokers have to be ended for. Ends with 1 if anything
     is still damaged.
     """
-    from magnetar.admin.ledgers import Gravity
+    from magnetar.doctor.ledgers import Gravity
 
     cluster = _cluster(data, config, metadata, bookkeeper, metadata_config)
     if drop_damaged:
         where = data if cluster is None else cluster.metadata
         confirm(f"Give up the damaged entries in {where} for good?", yes=yes)
     if cluster is not None:
-        from magnetar.admin.ledgers_cluster_repair import repair_cluster
+        from magnetar.doctor.ledgers_cluster_repair import repair_cluster
 
         done = repair_cluster(cluster, drop_damaged=drop_damaged)
     else:
-        from magnetar.admin.ledgers_repair import repair as repair_directory
+        from magnetar.doctor.ledgers_repair import repair as repair_directory
 
         assert data is not None
         done = repair_directory(data, drop_damaged=drop_damaged)
@@ -188,7 +188,7 @@ def _ledgers(way: Way, topic: str, partition: int) -> PartitionLedgers:
     except Unreachable:
         if not isinstance(way, Local):
             raise
-        from magnetar.admin.data_directory import DataDirectory
+        from magnetar.doctor.data_directory import DataDirectory
 
         with DataDirectory(way.data) as directory:
             return directory.ledgers(topic, partition)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -12,7 +13,19 @@ _SERVE = frozenset({"standalone", "broker", "proxy"})
 
 def main() -> None:
     """Run the command that the arguments name, and end the process with its exit status."""
-    sys.exit(run(sys.argv[1:]))
+    status = run(sys.argv[1:])
+    if (
+        (jpype := sys.modules.get("jpype")) is not None
+        and jpype.isJVMStarted()
+        and sys.argv[1:2] == ["broker"]
+    ):
+        # A thread that is in Java while the interpreter ends is unwound by the C library, which then aborts the process
+        # ("FATAL: exception not rethrown"): nothing is left to be done, so nothing is taken apart.
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -20,6 +33,13 @@ def run(arguments: Sequence[str]) -> int:
     if arguments and arguments[0] in _SERVE:
         # numpy's OpenBLAS begins a thread for each processor, which spins for work: no server multiplies matrices.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if list(arguments) == ["--version"]:
+        from magnetar import (
+            __version__,  # the whole command line takes three times a processor's tenth of a second
+        )
+
+        print(f"magnetar {__version__}")
+        return 0
     if arguments[:1] == ["standalone"] and not {"-h", "--help"} & set(arguments):
         return _standalone(arguments[1:])
     if arguments[:1] == ["proxy"] and not {"-h", "--help"} & set(arguments):

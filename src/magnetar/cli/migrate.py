@@ -15,6 +15,7 @@ import typer
 
 from magnetar.admin.cluster import ClusterAdmin
 from magnetar.admin.errors import AdminError, Invalid
+from magnetar.base.printable import printable_lines
 from magnetar.cli.cluster_place import Bookkeeper, ClientConfig, Config, Metadata, place_of
 from magnetar.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, DryRun, Json, Master, Yes, confirm
 from magnetar.cli.output import give, pairs, size, table
@@ -22,10 +23,10 @@ from magnetar.cli.output import give, pairs, size, table
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from magnetar.admin.from_kafka import FromKafka, FromKafkaRun
-    from magnetar.admin.from_kafka_groups import GroupMoved
-    from magnetar.admin.from_pulsar import Takeover
-    from magnetar.admin.migrate import Migration
+    from magnetar.migrate.from_kafka import FromKafka, FromKafkaRun
+    from magnetar.migrate.from_kafka_groups import GroupMoved
+    from magnetar.migrate.from_pulsar import Takeover
+    from magnetar.migrate.migrate import Migration
 
 # What opens data directories brings a storage engine along: it is loaded by the commands that need it.
 
@@ -67,11 +68,11 @@ def packed_offsets(
         raise Invalid("--drop-old cannot be tried", "Leave out --dry-run, or --drop-old.")
     if drop_old:
         confirm(f"Delete the files in {data} as they were before the migration?", yes=yes)
-        from magnetar.admin.migrate import drop_old as drop
+        from magnetar.migrate.migrate import drop_old as drop
 
         give(Dropped(str(data), drop(data)), _dropped, as_json=json)
         return
-    from magnetar.admin.migrate import migrate
+    from magnetar.migrate.migrate import migrate
 
     if spark or master is not None:
         done = _by_spark(data, master, dry_run=dry_run, hidden=json)
@@ -83,7 +84,7 @@ def packed_offsets(
 
 def _by_spark(data: Path, master: str | None, *, dry_run: bool, hidden: bool) -> Migration:
     """Migrate by Spark's tasks; the directory must be seen by all of its workers under the same name."""
-    from magnetar.admin.migrate import migrate
+    from magnetar.migrate.migrate import migrate
     from magnetar.pipeline.command_session import command_session, progress
 
     with command_session("magnetar migrate", master) as spark, progress(spark, "rewriting", hidden=hidden):
@@ -150,7 +151,7 @@ def from_kafka(
             "--source-config",
             exists=True,
             dir_okay=False,
-            help="Kafka's client settings for the source: security.protocol and so on.",
+            help="Kafka client settings for the source: security.protocol and so on.",
         ),
     ] = None,
     topic: Annotated[
@@ -186,7 +187,7 @@ def from_kafka(
     """
     if follow and cut_over:
         raise Invalid("--follow goes on until interrupted", "Interrupt it, and run --cut-over then.")
-    from magnetar.admin.from_kafka import FromKafkaRun, parse_wanted
+    from magnetar.migrate.from_kafka import FromKafkaRun, parse_wanted
 
     wanted = parse_wanted(topic, group, acls=acls)
     with (
@@ -237,7 +238,7 @@ def _telling(*, hidden: bool) -> Iterator[tuple[Callable[[str], object], Callabl
         nonlocal said
         if text != said:
             said = text
-            print(f"magnetar: {text}", file=sys.stderr, flush=True)
+            print(printable_lines(f"magnetar: {text}"), file=sys.stderr, flush=True)
 
     if hidden or not sys.stderr.isatty():
         yield say, lambda done, total: None
@@ -299,8 +300,8 @@ def from_pulsar(
         bool,
         typer.Option("--check", help="Say what can be served, and what stands in the way; change nothing."),
     ] = False,
-    take: Annotated[bool, typer.Option("--take", help="Have brokers of Magnetar's serve it.")] = False,
-    back: Annotated[bool, typer.Option("--back", help="Have brokers of Pulsar's serve it again.")] = False,
+    take: Annotated[bool, typer.Option("--take", help="Have Magnetar brokers serve it.")] = False,
+    back: Annotated[bool, typer.Option("--back", help="Have Pulsar brokers serve it again.")] = False,
     json: Json = False,
 ) -> None:
     """Serve a cluster of Pulsar's in place, from the same ZooKeeper and bookies; ends with 1 if that cannot be.
@@ -316,8 +317,8 @@ def from_pulsar(
             "Move them to ZooKeeper first.",
         )
     try:
-        from magnetar.admin import from_pulsar_moves as moves
         from magnetar.ledger.bookkeeper.jvm import end_jvm_in_order
+        from magnetar.migrate import from_pulsar_moves as moves
     except ImportError as error:
         raise AdminError(f"{error.name} is not installed", "pip install 'magnetar[cluster]'") from error
 

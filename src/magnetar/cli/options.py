@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from magnetar.admin.cluster import ClusterAdmin
 from magnetar.admin.errors import AdminError
-from magnetar.admin.groups import list_groups
-from magnetar.admin.topics import list_topics
+
+if TYPE_CHECKING:
+    from magnetar.admin.cluster import ClusterAdmin
+
+# What names are completed with is loaded when a shell asks: no command waits for it.
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 BOOTSTRAP_VARIABLE = "MAGNETAR_BOOTSTRAP_SERVER"
@@ -22,6 +24,8 @@ _COMPLETION_S = 0.5
 def _names(context: typer.Context, begun: str, ask: Callable[[ClusterAdmin], list[str]]) -> list[str]:
     """Return the names that a broker answers with quickly; none at all is better than a shell that hangs."""
     given = context.params.get("bootstrap_server") or os.environ.get(BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP)
+    from magnetar.admin.cluster import ClusterAdmin
+
     try:
         with ClusterAdmin(given, timeout_s=_COMPLETION_S) as cluster:
             return [name for name in ask(cluster) if name.startswith(begun)]
@@ -31,11 +35,15 @@ def _names(context: typer.Context, begun: str, ask: Callable[[ClusterAdmin], lis
 
 def topic_names(context: typer.Context, incomplete: str) -> list[str]:
     """Complete a topic's name."""
+    from magnetar.admin.topics import list_topics
+
     return _names(context, incomplete, lambda cluster: [topic.name for topic in list_topics(cluster)])
 
 
 def partition_names(context: typer.Context, incomplete: str) -> list[str]:
     """Complete ``TOPIC-PARTITION``."""
+    from magnetar.admin.topics import list_topics
+
     return _names(
         context,
         incomplete,
@@ -47,6 +55,8 @@ def partition_names(context: typer.Context, incomplete: str) -> list[str]:
 
 def group_names(context: typer.Context, incomplete: str) -> list[str]:
     """Complete a group's name."""
+    from magnetar.admin.groups import list_groups
+
     return _names(context, incomplete, lambda cluster: [group.group for group in list_groups(cluster)])
 
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from magnetar.admin.plain import plain
+from magnetar.base.printable import printable, printable_json, printable_lines
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -19,14 +20,14 @@ T = TypeVar("T")
 def give(value: T, text: Callable[[T], Iterable[RenderableType]], *, as_json: bool) -> None:
     """Print a value; ``text`` gives what people see of it."""
     if as_json:
-        print(json.dumps(plain(value), ensure_ascii=False, indent=2))
+        print(printable_json(json.dumps(plain(value), ensure_ascii=False, indent=2)))
         return
     from rich.console import Console
 
     wide = None if sys.stdout.isatty() else 1000  # programs that read tables want no line breaks in them
     console = Console(markup=False, highlight=False, width=wide, soft_wrap=False)
     for part in text(value):
-        console.print(part)
+        console.print(printable_lines(part) if isinstance(part, str) else part)
 
 
 def table(
@@ -36,11 +37,15 @@ def table(
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
+    title = None if title is None else printable(title)
     made = Table(box=SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
     for column in columns:
         numeric = column.startswith("#")
         made.add_column(
-            column.lstrip("#"), justify="right" if numeric else "left", no_wrap=numeric, overflow="fold"
+            printable(column.lstrip("#")),
+            justify="right" if numeric else "left",
+            no_wrap=numeric,
+            overflow="fold",
         )
     for row in rows:
         made.add_row(*map(shown, row))
@@ -55,17 +60,17 @@ def pairs(rows: Iterable[tuple[str, object]]) -> RenderableType:
     made.add_column(no_wrap=True, style="bold")
     made.add_column(overflow="fold")
     for name, value in rows:
-        made.add_row(name, shown(value))
+        made.add_row(printable(name), shown(value))
     return made
 
 
 def shown(value: object) -> str:
-    """Return a cell's text: ``-`` for nothing, yes and no for truth."""
+    """Return a cell's text: ``-`` for nothing, yes and no for truth; none of it moves a terminal."""
     if value is None:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return str(value)
+    return printable_lines(str(value))
 
 
 def size(number: int) -> str:

@@ -110,10 +110,10 @@ def run(
     ] = None,
     full_refresh: Annotated[
         list[str] | None,
-        typer.Option("--full-refresh", metavar="TABLE", help="Empty it and begin anew; repeatable."),
+        typer.Option("--full-refresh", metavar="TABLE", help="Empty it and start again; repeatable."),
     ] = None,
     full_refresh_all: Annotated[
-        bool, typer.Option("--full-refresh-all", help="Begin anew with all tables.")
+        bool, typer.Option("--full-refresh-all", help="Start again with all tables.")
     ] = False,
     yes: Yes = False,
     json: Json = False,
@@ -282,9 +282,13 @@ def _ran(value: RunReport) -> Iterator[RenderableType]:
             ("records", read if value.records else "nothing new"),
             ("dead letters", f"{value.dead_letters:,}" if value.dead_letters else "none"),
             ("lag", f"{value.lag:,} records came meanwhile" if value.lag else "none"),
-            ("report", f"{value.directory}/report.html"),
+            (
+                "report",
+                f"{value.directory}/report.html" if value.directory else "none: nothing was to be done",
+            ),
         ]
     )
+    yield from (f"  {each}" for each in value.moved)
     if value.dead_letters:
         yield "  -> 'magnetar pipeline replay' sends dead letters again once their cause is gone"
 

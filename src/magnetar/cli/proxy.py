@@ -9,14 +9,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from magnetar.broker import logs, setting_sources
-from magnetar.broker.collector import Collector
-from magnetar.broker.errors import BrokerError, InvalidConfig
-from magnetar.broker.settings import Settings
+from magnetar.base import logs
+from magnetar.base.collector import Collector
+from magnetar.base.errors import BrokerError, InvalidConfig
 from magnetar.cli.limits import SWITCH_SECONDS, bound_allocator, raise_file_limit
 from magnetar.cli.supervisor import tell_supervisor
+from magnetar.node import setting_sources
 from magnetar.proxy.service import ProxyService, ready_line
 from magnetar.proxy.settings import ProxySettings
+from magnetar.settings.settings import Settings
 
 _LOOK_S = 60.0
 _log = logging.getLogger("magnetar.proxy")

@@ -11,17 +11,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from magnetar.broker import logs, setting_sources
-from magnetar.broker.errors import BrokerError, InvalidConfig
-from magnetar.broker.listeners import CannotListen, Listener
-from magnetar.broker.settings import Settings
+from magnetar.base import logs
+from magnetar.base.errors import BrokerError, InvalidConfig
 from magnetar.cli.limits import LOOK_EVERY_S, SWITCH_SECONDS, Spare, bound_allocator, raise_file_limit
 from magnetar.cli.supervisor import tell_supervisor
-from magnetar.ledger.errors import LedgerError, StorageFull
-from magnetar.metadata import DirectoryInUse, MetadataError, MetadataUnavailable
+from magnetar.ledger.errors import LedgerError, StorageFailed, StorageFull
+from magnetar.metadata import DirectoryInUse, MetadataError, MetadataUnavailable, NewerFormat
+from magnetar.node import setting_sources
+from magnetar.serving.listeners import CannotListen, Listener
+from magnetar.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from magnetar.broker.workers.place import WorkerPlace
+    from magnetar.node.workers.place import WorkerPlace
 
 STORAGE_FAILED = 74
 """The exit status where the disk failed for good while the broker served: EX_IOERR of sysexits.h."""
@@ -103,11 +104,13 @@ _NEXT_STEPS: tuple[tuple[type[Exception], str], ...] = (
     ),
     (DirectoryInUse, "Stop that broker, or choose another directory with --data."),
     (OSError, "Choose a directory with --data that you may write, and leave its files to one user."),
+    (StorageFailed, "Look at the disk, or at the service, that the line above names."),
     (
         MetadataUnavailable,
         "Look at the directory's rights and at the room on its disk, or whether ZooKeeper runs there.",
     ),
     (StorageFull, "Make room on the disk; nothing is lost."),
+    (NewerFormat, "Install that release or a newer one; what is stored has not been changed."),
     (
         MetadataError,
         "'magnetar ledger verify --data DIRECTORY' tells what is damaged, and what to do about it.",
@@ -125,15 +128,17 @@ def _complain(error: Exception) -> None:
         f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
     )
     print(f"magnetar: {told}", file=sys.stderr)
-    next_step = next((step for kind, step in _NEXT_STEPS if isinstance(error, kind)), "")
+    next_step = getattr(error, "next_step", None) or next(
+        (step for kind, step in _NEXT_STEPS if isinstance(error, kind)), ""
+    )
     if next_step:
         print(f"  -> {next_step}", file=sys.stderr)
 
 
 async def _serve(settings: Settings, worker: WorkerPlace | None) -> bool:
     """Serve until a signal or the disk ends it; tell whether the disk was well to the end."""
-    from magnetar.broker.collector import Collector
-    from magnetar.broker.service import BrokerService
+    from magnetar.base.collector import Collector
+    from magnetar.node.service import BrokerService
 
     service = BrokerService(settings, worker=worker)
     await service.start()
@@ -141,7 +146,7 @@ async def _serve(settings: Settings, worker: WorkerPlace | None) -> bool:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    service.on_failed = stop.set
+    service.on_failed.append(stop.set)
     collector = Collector()
     service.broker.background.repeat("thawing garbage", lambda: 60.0, collector.thaw_when_quiet)
     service.broker.background.repeat("giving memory back", lambda: LOOK_EVERY_S, Spare().give_back_when_quiet)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from magnetar.pipeline.tables import SyncReport
+    from magnetar.pipeline.tables.glance import Glance
     from magnetar.pipeline.tables.table import TableState
 
 # Arrow, the table formats and Spark are loaded when a command runs: no other command waits for them.
@@ -65,9 +67,16 @@ def sync(
         typer.Option(min=1, metavar="OFFSETS", help="About how many offsets a commit takes; all else."),
     ] = None,
     keep: Annotated[
-        float, typer.Option(min=0, metavar="DAYS", help="How long what is out of use is kept for readers.")
+        float, typer.Option(min=0, metavar="DAYS", help="How long unused files are retained for readers.")
     ] = 7.0,
     compact: Annotated[bool, typer.Option("--compact/--no-compact", help="Join small files.")] = True,
+    fail_on_data_loss: Annotated[
+        bool,
+        typer.Option(
+            "--fail-on-data-loss/--no-fail-on-data-loss",
+            help="Stop where the topic does not have what the table needs next or has read, or warn and go on.",
+        ),
+    ] = True,
     data: Data = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
@@ -83,20 +92,21 @@ def sync(
         "path": str(data_directory(data, bootstrap_server)),
         "startingOffsets": start,
         "isolation": isolation,
+        "failOnDataLoss": str(fail_on_data_loss).lower(),
     }
     upkeep = tables.Upkeep(compact=compact, keep_s=keep * 86400)
     with _told(), _spark(master) as spark:
         layout = tables.Layout(file_size << 20, compression)
-        opened = tables.open(table, format_, layout=layout, **_settings(catalog))
         with _bar(topic, hidden=json) as progress:
             report = tables.sync(
                 topic,
-                opened,
+                partial(tables.open, table, format_, layout=layout, **_settings(catalog)),
                 options=options,
                 engine=LocalEngine() if spark is None else SparkEngine(spark),
                 max_offsets_per_commit=per_commit,
                 upkeep=upkeep,
                 progress=progress,
+                at_a_glance=partial(_glance, table, format_, catalog),
             )
     give(report, _synced, as_json=json)
 
@@ -110,6 +120,16 @@ def show(table: TableName, format_: Format = None, catalog: Catalog = None, json
         opened = tables.open(table, format_, create=False, **_settings(catalog))
         state = opened.state()
     give(state, _shown, as_json=json)
+
+
+def _glance(table: str, format_: str | None, catalog: str | None) -> Glance | None:
+    """Look at a table without opening it, where that is worth it and its format is the one that was asked for."""
+    from magnetar.pipeline import tables
+    from magnetar.pipeline.tables.glance import glance_at
+
+    if catalog is not None or format_ not in (None, "iceberg") or tables.format_of(table) != "iceberg":
+        return None
+    return glance_at(table)
 
 
 def _settings(catalog: str | None) -> dict[str, Any]:
@@ -140,7 +160,8 @@ def _told() -> Iterator[None]:
         ) from None
     except DataLost as error:
         raise NotSynced(
-            str(error).split(". ")[0], "The table needs offsets that the topic has no more."
+            str(error).split(". ")[0],
+            "'--no-fail-on-data-loss' goes on with what the topic has; 'magnetar audit' tells what the table has else.",
         ) from None
     except (TableError, OSError) as error:
         raise NotSynced(

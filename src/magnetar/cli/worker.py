@@ -8,9 +8,9 @@ import pickle
 import signal
 import sys
 
-from magnetar.broker import logs
-from magnetar.broker.settings import Settings
-from magnetar.broker.workers.place import WorkerPlace
+from magnetar.base import logs
+from magnetar.node.workers.place import WorkerPlace
+from magnetar.settings.settings import Settings
 
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of <linux/prctl.h>
 

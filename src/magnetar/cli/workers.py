@@ -7,12 +7,12 @@ import signal
 from pathlib import Path
 
 from magnetar.admin.address import SOCKET, listening
-from magnetar.broker.errors import InvalidConfig
-from magnetar.broker.settings import Settings
-from magnetar.broker.workers.doors import Doors, wanted_by_handlers
-from magnetar.broker.workers.supervisor import Supervisor
+from magnetar.base.errors import InvalidConfig
 from magnetar.cli.supervisor import tell_supervisor
 from magnetar.metadata.lock import DirectoryLock
+from magnetar.node.workers.doors import Doors, wanted_by_handlers
+from magnetar.node.workers.supervisor import Supervisor
+from magnetar.settings.settings import Settings
 
 
 def check(settings: Settings) -> None:

@@ -1,4 +1,4 @@
-"""A client of Kafka's protocol that moves whole record batches: the pipeline, the command line and brokers use it.
+"""A Kafka client that moves whole record batches: the pipeline, the command line and brokers use it.
 
 Stock libraries hand out records one by one and take them so; here batches stay bytes, and the Arrow kernels of
 `magnetar.records` open and make them. What is said on a connection is one machine without a socket (`conversation`),

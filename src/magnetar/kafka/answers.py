@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from magnetar.kafka.context import RequestContext
-from magnetar.kafka.eager import Eager
-from magnetar.kafka.pace import let_go
 from magnetar.records.compression import Buffer
+from magnetar.serving.eager import Eager
+from magnetar.serving.pace import let_go
 from magnetar.wire.kafka.header import RequestHeader, encode_response_header
 
 

@@ -1,6 +1,6 @@
 """One client's requests in, answers out. It never touches a socket: bytes come in, parts go out.
 
-What may be begun when, and what is sent when, is `magnetar.kafka.serving`'s; here requests are read, handed to their
+What may be begun when, and what is sent when, is `magnetar.serving.serving`'s; here requests are read, handed to their
 handlers, and their answers written. Whatever cannot be read ends the connection with one log line.
 
 What a client sends at once is not all carried out at once: after some milliseconds others have their turn, and so it is
@@ -16,22 +16,27 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.auth import AuthenticationFailed
-from magnetar.broker.auth.errors import AuthenticationRequired
-from magnetar.broker.collector import uncollected
-from magnetar.broker.listeners import Listener
-from magnetar.broker.memory import Account
+from magnetar.auth import AuthenticationFailed
+from magnetar.auth.errors import AuthenticationRequired
+from magnetar.base.collector import uncollected
 from magnetar.kafka.answers import Answer
 from magnetar.kafka.context import RequestContext, Software
-from magnetar.kafka.eager import Eager
+from magnetar.kafka.giving_up import GivingUp
 from magnetar.kafka.handlers import ROUTE_BY_KEY
 from magnetar.kafka.handlers.api_versions import unsupported_version
-from magnetar.kafka.pace import LONG_SECONDS, MANY_ROWS, MAX_SECONDS, is_long
-from magnetar.kafka.route import Handler, Route
+from magnetar.kafka.route import Handler, Route, is_reset
 from magnetar.kafka.services import KafkaServices
-from magnetar.kafka.serving import (
+from magnetar.kafka.settings import KafkaSettings
+from magnetar.kafka.slow_requests import note_slow
+from magnetar.records.compression import Buffer
+from magnetar.serving.eager import Eager
+from magnetar.serving.listeners import Listener
+from magnetar.serving.memory import Account
+from magnetar.serving.pace import LONG_SECONDS, MANY_ROWS, MAX_SECONDS, is_long
+from magnetar.serving.serving import (
     ENDED,
     IDLE,
+    ORDERED,
     SERVING,
     SHORT,
     ClientState,
@@ -39,8 +44,6 @@ from magnetar.kafka.serving import (
     KafkaServing,
     KafkaServingState,
 )
-from magnetar.kafka.settings import KafkaSettings
-from magnetar.records.compression import Buffer
 from magnetar.wire.kafka.between_brokers import BETWEEN_BROKERS_KEY
 from magnetar.wire.kafka.frames import KafkaFrameReader
 from magnetar.wire.kafka.header import (
@@ -54,15 +57,21 @@ from magnetar.wire.kafka.primitives import MAX_ELEMENTS, MAX_REQUEST_ELEMENTS
 
 if TYPE_CHECKING:
     from magnetar.kafka.login import Login
+    from magnetar.kafka.partitions.opening_ahead import OpeningAhead
     from magnetar.kafka.tenancy import Home
 
 PRODUCE, FETCH, API_VERSIONS = ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.API_VERSIONS
+OFFSET_COMMIT = ApiKey.OFFSET_COMMIT
 SASL = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 ROWS_COST = 12
 """So many times what its rows took on the wire a request takes while it is carried out; Produce has few of them."""
 APART_BYTES = 64 << 10
 """Requests above that are read in a thread, but Produce, whose bytes are batches and not rows, unless it has many."""
+_LOOKED_AHEAD = 64
+"""Requests that are looked at before their turn."""
+_NOTHING = -1
 _log = logging.getLogger("magnetar.kafka")
+_giving_up = GivingUp(_log)
 
 
 class KafkaConnection:
@@ -117,6 +126,9 @@ class KafkaConnection:
         self.go_on = self._serving.go_on
         """Bytes have come, or there is room again."""
         self._asks_long = True  # what was asked last; of who has asked nothing yet nobody knows
+        self._asked_last = _NOTHING
+        self._looked_at: memoryview | None = None
+        """The last frame by which partitions were opened ahead."""
         self.client_id = ""
         self.software = Software()
 
@@ -167,6 +179,12 @@ class KafkaConnection:
             return
         if self._unmuting is not None:
             self._unmuting.cancel()
+        if self._is_gone and self._asked_last != _NOTHING:
+            who = (self.peer, self.software.name, self.software.version)
+            if self._asked_last == API_VERSIONS:
+                _giving_up.gave_up(who, self.client_id)
+            else:
+                _giving_up.went_further(who)
         for answer in self._serving.end():
             self._let_go(answer)
             if answer.header.api_key == FETCH:
@@ -196,6 +214,27 @@ class KafkaConnection:
         frames, under_way = self._frames, len(self._serving.in_flight)
         waiting = frames.waiting
         self._went_on(waiting + under_way, frames.waiting_bytes if waiting else 0)
+        if self._serving.state is ORDERED and (ahead := self._services.partitions.ahead) is not None:
+            self._open_ahead(ahead)
+
+    def _open_ahead(self, ahead: OpeningAhead) -> None:
+        """Have partitions be opened that requests are about which have come and may not be begun yet."""
+        route = ROUTE_BY_KEY[PRODUCE]
+        for frame in self._frames.behind(self._looked_at, _LOOKED_AHEAD):
+            self._looked_at = frame
+            try:
+                header, body = decode_request_header(frame)
+                if header.api_key != PRODUCE or header.api_version not in route.versions:
+                    continue
+                request = route.load()[0].decode(body, header.api_version, max_elements=_LOOKED_AHEAD)
+            except WireError:  # whoever carries it out says so, or it has too many rows
+                continue
+            if self._home is not None:
+                self._home.inward(route.names, request)
+            for topic in request.topic_data:
+                for row in topic.partition_data:
+                    if not ahead.want(topic.name, topic.topic_id, row.index, self._access):
+                        return
 
     def _count(self) -> None:
         """Charge what is kept now: a request that was answered in the event that brought it never is."""
@@ -223,6 +262,7 @@ class KafkaConnection:
             self._authenticate_raw(login, frame)
             return SERVING
         header, body = decode_request_header(frame)
+        self._asked_last = header.api_key
         if login is not None:
             login.check(header.api_key)
         route = ROUTE_BY_KEY.get(header.api_key)
@@ -343,6 +383,10 @@ class KafkaConnection:
         if (home := self._home) is not None:
             answer.translate = lambda response: home.outward(route.names, response)
         coroutine = handler(request, context)
+        if route.changes or (route.api_key == OFFSET_COMMIT and is_reset(request)):
+            from magnetar.kafka.audited import audited  # most clients change nothing
+
+            coroutine = audited(coroutine, context, route, request, answer.header.correlation_id)
         if context.kafka.quotas.enabled:
             from magnetar.kafka.throttling import throttled
 
@@ -350,7 +394,7 @@ class KafkaConnection:
             coroutine = throttled(coroutine, context, route.api_key, nbytes, self.mute)
         if apart:
             answer.request = request
-        if route.api_key in (PRODUCE, FETCH) and not apart:
+        if route.is_eager and not apart:
             answer.begun = Eager(coroutine, lambda response, error: self._answered(answer, response, error))
         else:
             answer.begun = self._task(self._run(answer, coroutine, apart=apart))
@@ -369,6 +413,8 @@ class KafkaConnection:
         if self._asks_long:
             await self._services.turn.wait()
         began = perf_counter()
+        if answer.context is not None:
+            answer.context.begun_s = began
         try:
             response = await coroutine
             self._services.requests[answer.header.api_key].count_errors(response)
@@ -462,6 +508,8 @@ class KafkaConnection:
         figures.seconds += took_s
         figures.recent.append(took_s)
         figures.versions[header.api_version] += 1
+        if took_s >= figures.slow_s:
+            note_slow(answer, self.peer, took_s, figures.slow_s)
         if header.api_key in SASL:
             self._authenticated()
         # Fetches are answered at once. One flush makes the appends of many requests durable: they are together.

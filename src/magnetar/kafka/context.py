@@ -5,18 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from magnetar.broker.auth import Access, Right, may
-from magnetar.broker.listeners import Listener
-from magnetar.broker.memory import Account
-from magnetar.broker.names import TopicName
+from magnetar.auth import Access, Right, may
 from magnetar.kafka.services import KafkaServices
+from magnetar.serving.listeners import Listener
+from magnetar.serving.memory import Account
+from magnetar.settings.security import ANONYMOUS
+from magnetar.topics.names import TopicName
 
 if TYPE_CHECKING:
     from magnetar.kafka.login import Login
     from magnetar.kafka.quotas.meters import Who
-
-ANONYMOUS = "ANONYMOUS"
-"""Kafka's name for clients that nobody asks who they are."""
 
 
 @dataclass(slots=True)
@@ -46,6 +44,14 @@ class RequestContext:
     """What the connection makes the broker keep; None where there is no connection."""
     has_many_rows: bool = False
     """Set where the answer has very many rows though it took no time: a thread writes it down."""
+    looked_up: int = 0
+    """How many names of topics that are not known here metadata were asked for."""
+    begun_s: float = 0.0
+    """When its handler was begun, by ``perf_counter``; 0 for those that are begun as soon as they are read."""
+    waited_s: float = 0.0
+    """How long it waited for what its client wanted to wait for."""
+    placed_s: float = 0.0
+    """When `placed` became so, by ``perf_counter``; from then on Produce waits for the disk."""
     placed: bool = False
     """Set by Produce once all its batches have their place in the logs: then the next request may begin."""
 

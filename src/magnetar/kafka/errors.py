@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from magnetar.broker import errors as broker
-from magnetar.broker.auth import errors as auth
-from magnetar.broker.ownership import NotOwned
-from magnetar.broker.producers import (
+from magnetar.auth import errors as auth
+from magnetar.base import errors as broker
+from magnetar.cluster.ownership import NotOwned
+from magnetar.kafka.configs.changes import InvalidChange
+from magnetar.kafka.partitions.partition import BatchTooLarge, InvalidTimestamp, NotInPlace, TopicMigrating
+from magnetar.ledger import errors as ledger
+from magnetar.logs.producers import (
     BatchTooEarly,
     InvalidProducerEpoch,
     MarkerFenced,
     NotInTransaction,
     OutOfOrderSequence,
 )
-from magnetar.kafka.configs.changes import InvalidChange
-from magnetar.kafka.partitions.partition import BatchTooLarge, InvalidTimestamp, NotInPlace, TopicMigrating
-from magnetar.ledger import errors as ledger
 from magnetar.metadata import MetadataError
 from magnetar.records import errors as records
 from magnetar.wire.kafka.errors import ErrorCode
@@ -72,6 +72,7 @@ CODES: dict[type[BaseException], ErrorCode] = {
     broker.TopicExists: ErrorCode.TOPIC_ALREADY_EXISTS,
     broker.TooManyTopics: ErrorCode.POLICY_VIOLATION,
     broker.NamespaceNotFound: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    broker.TooManyPartitions: ErrorCode.POLICY_VIOLATION,
     broker.InvalidPartitions: ErrorCode.INVALID_PARTITIONS,
     broker.InvalidConfig: ErrorCode.INVALID_CONFIG,
     broker.NotDynamic: ErrorCode.INVALID_REQUEST,
@@ -84,6 +85,7 @@ CODES: dict[type[BaseException], ErrorCode] = {
     auth.TokenNotFound: ErrorCode.DELEGATION_TOKEN_NOT_FOUND,
     auth.TokenNotYours: ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH,
     auth.TokenExpired: ErrorCode.DELEGATION_TOKEN_EXPIRED,
+    auth.TooManyRenewers: ErrorCode.INVALID_REQUEST,
     InvalidRequest: ErrorCode.INVALID_REQUEST,
     SecurityDisabled: ErrorCode.SECURITY_DISABLED,
     ThrottlingQuotaExceeded: ErrorCode.THROTTLING_QUOTA_EXCEEDED,
@@ -109,6 +111,9 @@ CODES: dict[type[BaseException], ErrorCode] = {
     ledger.LedgerTerminated: ErrorCode.POLICY_VIOLATION,
     ledger.LedgerFenced: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ledger.LedgerClosed: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    # As Kafka answers where its remote storage fails: clients say so (KAFKA_STORAGE_ERROR is tried again in silence).
+    ledger.TierFailed: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ledger.TierObjectMissing: ErrorCode.UNKNOWN_SERVER_ERROR,
     ledger.LedgerError: ErrorCode.KAFKA_STORAGE_ERROR,
 }
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.auth import Access, Group, Right, may
-from magnetar.broker.figures import (
+from magnetar.auth import Access, Group, Right, may
+from magnetar.figures.figures import (
     Bounds,
     Family,
     FigureTable,
@@ -23,16 +23,16 @@ from magnetar.broker.figures import (
     summarized,
     summary,
 )
-from magnetar.broker.topic import Topic
 from magnetar.kafka.coordinators.group import GroupState
 from magnetar.kafka.coordinators.kinds import AnyGroup
+from magnetar.topics.topic import Topic
 from magnetar.wire.kafka.errors import ErrorCode
 
 if TYPE_CHECKING:
     from magnetar.kafka.coordinators.groups import GroupCoordinator
     from magnetar.kafka.server import KafkaServer
     from magnetar.kafka.services import KafkaServices
-    from magnetar.kafka.shares.dead_letters import LetterCounts
+    from magnetar.kafka.shares.dead_letter_topics import LetterCounts
     from magnetar.kafka.tenancy import Tenancy
 
 _BROKER_TOPIC = "kafka_server_brokertopicmetrics_"
@@ -49,6 +49,7 @@ _OF_TOPICS = tuple(
             "How often Produce failed for a partition, but for what clients must expect.",
         ),
         ("failedfetchrequests", "How often Fetch failed for a partition, but for what clients must expect."),
+        ("remotefetcherrors", "How often a read of Kafka clients from tiered storage failed."),
     )
 )
 _OF_PARTITIONS = (
@@ -133,7 +134,7 @@ _ALL_IS_WELL = (
 
 
 class KafkaFigures:
-    """Tables of what Kafka's users know; see `magnetar.broker.figures.Source`."""
+    """Tables of what Kafka's users know; see `magnetar.figures.figures.Source`."""
 
     def __init__(self, services: KafkaServices, server: KafkaServer, tenancy: Tenancy | None) -> None:
         self._services = services
@@ -399,6 +400,7 @@ def _counted(figures: LogFigures) -> tuple[int, ...]:
         figures.fetches,
         figures.failed_produces,
         figures.failed_fetches,
+        figures.failed_tier_reads,
     )
 
 

@@ -1,7 +1,8 @@
 """Where configurations of groups are kept: in the metadata store, at ``/magnetar/group-configs/ROOM/GROUP``.
 
 A room is the topic that the groups are kept in, so tenants' groups of one name are configured apart; both names are
-written as in URLs. The value is a JSON object of texts. Every broker follows what is there.
+written as in URLs. The value is a JSON object of texts; beside them stands the role that named the dead-letter queue,
+or said what goes there, where there are roles. Every broker follows what is there.
 """
 
 from __future__ import annotations
@@ -11,18 +12,20 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar, cast
 from urllib.parse import quote, unquote
 
-from magnetar.broker.core import Broker
-from magnetar.broker.setting import HandlerSettings
-from magnetar.kafka.coordinators.configs import Own, check_own, with_own
+from magnetar.base.setting import HandlerSettings
+from magnetar.kafka.coordinators.configs import DEAD_LETTER_TOPIC, OF_DEAD_LETTERS, Own, check_own, with_own
 from magnetar.metadata import MUST_NOT_EXIST, Delete, MetadataCorrupt, Op, Put, Stored
+from magnetar.node.broker import Broker
 
 _ROOT = "/magnetar/group-configs"
+_NAMED_BY = "magnetar.deadletterqueue.named.by"
 Part = TypeVar("Part", bound=HandlerSettings)
 
 
 class _Kept(NamedTuple):
     texts: Mapping[str, str]
     version: int
+    named_by: str = ""
 
 
 _NOTHING = _Kept({}, MUST_NOT_EXIST)
@@ -75,14 +78,18 @@ class GroupConfigStore:
         if stored is None:
             groups.pop(group_id, None)
         else:
-            groups[group_id] = _Kept(_decode(path, stored.value), stored.version)
+            texts = _decode(path, stored.value)
+            groups[group_id] = _Kept(texts, stored.version, texts.pop(_NAMED_BY, ""))
         for key in [key for key in self._made if key[:2] == (room, group_id)]:
             del self._made[key]
 
     async def change(
-        self, room: str, group_id: str, change: Callable[[Own], Own], *, validate_only: bool
+        self, room: str, group_id: str, change: Callable[[Own], Own], *, by: str, validate_only: bool
     ) -> None:
-        """Put what ``change`` makes of a group's own configurations in their place; raise `InvalidConfig`."""
+        """Put what ``change`` makes of a group's own configurations in their place; raise `InvalidConfig`.
+
+        ``by`` is the role that asks for it.
+        """
 
         def plan() -> list[Op]:
             kept = self.of_room(room).get(group_id, _NOTHING)
@@ -93,7 +100,10 @@ class GroupConfigStore:
             path = _path(room, group_id)
             if not own:
                 return [Delete(path, kept.version)]
-            return [Put(path, json.dumps(own, sort_keys=True).encode(), kept.version)]
+            is_other = any(own.get(name) != kept.texts.get(name) for name in OF_DEAD_LETTERS)
+            named_by = by if is_other else kept.named_by
+            texts = {**own, _NAMED_BY: named_by} if named_by and DEAD_LETTER_TOPIC in own else own
+            return [Put(path, json.dumps(texts, sort_keys=True).encode(), kept.version)]
 
         if validate_only:
             plan()
@@ -120,11 +130,15 @@ class RoomConfigs:
         """Return the groups that have configurations of their own."""
         return list(self._store.of_room(self._room))
 
+    def named_by(self, group_id: str) -> str:
+        """Return the role that named a group's dead-letter queue; empty for none, and for the broker's settings."""
+        return self._store.of_room(self._room).get(group_id, _NOTHING).named_by
+
     async def change(
-        self, group_id: str, change: Callable[[Own], Own], *, validate_only: bool = False
+        self, group_id: str, change: Callable[[Own], Own], *, by: str = "", validate_only: bool = False
     ) -> None:
         """Put what ``change`` makes of a group's own configurations in their place; raise `InvalidConfig`."""
-        await self._store.change(self._room, group_id, change, validate_only=validate_only)
+        await self._store.change(self._room, group_id, change, by=by, validate_only=validate_only)
 
 
 def _path(room: str, group_id: str) -> str:

@@ -13,13 +13,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from magnetar.broker.core import Broker
-from magnetar.broker.errors import BrokerError
-from magnetar.broker.progress import UNKNOWN, GroupIsActive, GroupStanding, Read
-from magnetar.broker.questions import Questions
+from magnetar.base.errors import BrokerError
+from magnetar.base.questions import Questions
+from magnetar.coordination.progress import UNKNOWN, GroupIsActive, GroupStanding, Read
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.facts import MOVED_BY_PULSAR, Committer, OffsetCommit
 from magnetar.kafka.coordinators.groups import GroupCoordinator
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.node.broker import Broker
 from magnetar.wire.kafka.errors import ErrorCode
 
 LOOK, MOVE, FORGET = "groups.look", "groups.move", "groups.forget"
@@ -29,7 +29,7 @@ _Row = list[Any]
 
 
 class GroupProgress:
-    """Implements `magnetar.broker.progress.Groups` on a coordinator, and asks those of other brokers."""
+    """Implements `magnetar.coordination.progress.Groups` on a coordinator, and asks those of other brokers."""
 
     def __init__(self, broker: Broker, groups: GroupCoordinator) -> None:
         self._broker = broker

@@ -5,43 +5,46 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar
 
-from magnetar.broker.background import end_all
-from magnetar.broker.core import Broker
-from magnetar.broker.handlers import ProtocolHandler
-from magnetar.broker.listeners import Listener
-from magnetar.broker.ownership import Bundle
-from magnetar.broker.setting import HandlerSettings
-from magnetar.broker.settings import Settings
-from magnetar.broker.topic import Topic
+from magnetar.base.background import end_all
+from magnetar.base.errors import InvalidConfig
+from magnetar.base.setting import HandlerSettings
+from magnetar.cluster.ownership import Bundle
 from magnetar.kafka.client_metrics.lazy import LazyClientMetrics
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.share.settings import ShareSettings
 from magnetar.kafka.coordinators.streams.settings import StreamsSettings
-from magnetar.kafka.fetch_sessions import ROW_BYTES, FetchSessions
 from magnetar.kafka.group_progress import GroupProgress
 from magnetar.kafka.listeners import parse_listeners
 from magnetar.kafka.other_brokers import OtherBrokers
 from magnetar.kafka.partitions.registry import Partitions
 from magnetar.kafka.producer_ids import ProducerIds
 from magnetar.kafka.quotas.lazy import LazyQuotas
+from magnetar.kafka.request_figures import Requests
 from magnetar.kafka.rooms import Rooms
 from magnetar.kafka.sasl import SERVED
 from magnetar.kafka.server import KafkaServer
 from magnetar.kafka.services import KafkaServices
 from magnetar.kafka.settings import KafkaSettings
-from magnetar.kafka.wakeups import Wakeups
+from magnetar.kafka.slow_requests import thresholds
 from magnetar.ledger.port import wall_clock_ms
+from magnetar.node.broker import Broker
+from magnetar.node.handlers import ProtocolHandler
 from magnetar.schema_registry.settings import SchemaRegistrySettings
+from magnetar.serving.fetch_sessions import ROW_BYTES, FetchSessions
+from magnetar.serving.listeners import Listener
+from magnetar.serving.wakeups import Wakeups
+from magnetar.settings.settings import Settings
+from magnetar.topics.topic import Topic
 
 if TYPE_CHECKING:
-    from magnetar.broker.auth import Access
-    from magnetar.broker.figures import FigureTable
-    from magnetar.broker.transactions import Coordinator
+    from magnetar.auth import Access
+    from magnetar.coordination.transactions import Coordinator
+    from magnetar.figures.figures import FigureTable
     from magnetar.kafka.figures import KafkaFigures
     from magnetar.kafka.tenancy import Tenancy
 
@@ -70,6 +73,7 @@ class KafkaProtocolHandler(ProtocolHandler):
     def __init__(self, clock: Callable[[], int] = wall_clock_ms) -> None:
         self._clock = clock
         self._settings: Settings
+        self._slow_s: Mapping[int, float]
         self._server: KafkaServer
         self._tenancy: Tenancy | None
         self._others: OtherBrokers
@@ -77,18 +81,30 @@ class KafkaProtocolHandler(ProtocolHandler):
 
     def initialize(self, settings: Settings) -> None:
         self._settings = settings
-        unserved = [each for each in settings.security.sasl_enabled_mechanisms if each not in SERVED]
+        self._slow_s = thresholds(settings.of(KafkaSettings).slow_request_ms)
+        everywhere = (settings.security, *settings.security_by_listener.values())
+        enabled = dict.fromkeys(each for part in everywhere for each in part.sasl_enabled_mechanisms)
+        unserved = [each for each in enabled if each not in SERVED]
         if unserved:
             _log.warning("SASL mechanisms that are enabled, but not served: %s", ", ".join(unserved))
 
     def listeners(self) -> Sequence[Listener]:
-        security, wanted = self._settings.security, parse_listeners(self._settings)
+        try:
+            wanted = parse_listeners(self._settings)
+        except InvalidConfig as error:
+            if "listeners" in self._settings.given:
+                raise
+            # A file of Pulsar's that lets clients in by what Kafka's clients cannot show there.
+            _log.warning("Kafka clients are not served, as no listeners are set: %s", error)
+            return ()
         if not any(each.tls for each in wanted):
             return wanted
-        from magnetar.broker.auth.tls import kafka_tls
+        from magnetar.auth.tls import kafka_tls
 
         return [
-            replace(each, context=kafka_tls(security, each.client_auth)) if each.tls else each
+            replace(each, context=kafka_tls(self._settings.at(each.name).security, each.client_auth))
+            if each.tls
+            else each
             for each in wanted
         ]
 
@@ -117,6 +133,7 @@ class KafkaProtocolHandler(ProtocolHandler):
             wakeups=Wakeups(),
             quotas=LazyQuotas(broker, self._settings.of(KafkaSettings)),
             client_metrics=client_metrics,
+            requests=Requests(self._slow_s),
         )
 
         tenancy: Tenancy | None = None
@@ -151,8 +168,8 @@ class KafkaProtocolHandler(ProtocolHandler):
 
         broker.transactions.coordinator_of = coordinator
         broker.between.way = rooms.others.question
-        groups.telling.on_committed = broker.progress.committed
-        groups.on_joining = broker.progress.joining_group
+        groups.telling.on_committed.append(broker.progress.committed)
+        groups.on_joining.append(broker.progress.joining_group)
         broker.offers.add(self.services)
         self._server = KafkaServer(self.services, self._settings, tenancy)
         broker.figures.sources.append(self._figures)

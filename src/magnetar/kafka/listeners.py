@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from magnetar.broker.auth.authentication import names_certificates
-from magnetar.broker.errors import InvalidConfig
-from magnetar.broker.listeners import Endpoint, Listener, reachable
-from magnetar.broker.settings import Settings
+from magnetar.auth.authentication import names_certificates
+from magnetar.base.errors import InvalidConfig
+from magnetar.base.setting import plain
 from magnetar.kafka.sasl import SERVED
 from magnetar.kafka.settings import KafkaSettings
+from magnetar.serving.listeners import Endpoint, Listener, reachable
+from magnetar.settings.settings import Settings
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _LISTENER = re.compile(
@@ -52,7 +53,7 @@ def parse_listeners(settings: Settings, *, passes_logins_on: bool = False) -> tu
                 bind,
                 told.get(name) or Endpoint(reachable(bind.host), bind.port),
             ),
-            settings,
+            settings.at(name),
             checks_logins=not passes_logins_on,
         )
         for name, bind in served.items()
@@ -64,11 +65,12 @@ def _secured(listener: Listener, settings: Settings, *, checks_logins: bool) -> 
     named_sasl = listener.protocol.startswith("SASL_")
     asks = "none"
     if listener.tls:
-        from magnetar.broker.auth.tls import kafka_client_auth
+        from magnetar.auth.tls import kafka_client_auth
 
         asks = kafka_client_auth(settings.security)
-    if named_sasl and not settings.security.tls_require_trusted_client_cert_on_connect:
-        asks = "none"  # as in Kafka: there SASL says who somebody is
+    says_so = "ssl_client_auth" in settings.by_listener.get(plain(listener.name), {})
+    if named_sasl and not (says_so or settings.security.tls_require_trusted_client_cert_on_connect):
+        asks = "none"  # as in Kafka: there SASL says who somebody is, unless the listener itself asks
     everybody = settings.security.authentication_enabled and not settings.security.anonymous_user_role
     certified = asks == "required" and names_certificates(settings.security)
     sasl = named_sasl or (everybody and not certified)

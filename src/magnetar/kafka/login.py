@@ -17,15 +17,15 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from magnetar.broker.auth import Access, AuthenticationFailed, Principal, Right, Tenant, may
-from magnetar.broker.auth.authorization import OtherBroker
-from magnetar.broker.auth.errors import AuthenticationRequired
-from magnetar.broker.core import Broker
-from magnetar.broker.errors import InvalidTopic
-from magnetar.broker.listeners import Listener
+from magnetar.auth import Access, AuthenticationFailed, Principal, Right, Tenant, may
+from magnetar.auth.authorization import OtherBroker
+from magnetar.auth.errors import AuthenticationRequired
+from magnetar.base.errors import InvalidTopic
 from magnetar.kafka.sasl import SERVED, Exchange, Proof, begin
 from magnetar.kafka.settings import KafkaSettings
 from magnetar.kafka.tenancy import Home, Tenancy
+from magnetar.node.broker import Broker
+from magnetar.serving.listeners import Listener
 from magnetar.wire.kafka.mechanisms import BETWEEN_BROKERS
 
 _API_VERSIONS, _SASL_HANDSHAKE, _SASL_AUTHENTICATE = 18, 17, 36
@@ -105,7 +105,8 @@ class Login:
     @property
     def mechanisms(self) -> list[str]:
         """What a client may choose from."""
-        return [each for each in self._broker.settings.security.sasl_enabled_mechanisms if each in SERVED]
+        security = self._broker.settings.at(self._listener.name).security
+        return [each for each in security.sasl_enabled_mechanisms if each in SERVED]
 
     def check(self, api_key: int) -> None:
         """Raise `AuthenticationRequired` unless the client may ask for this now."""
@@ -122,16 +123,17 @@ class Login:
 
     def begin(self, mechanism: str, *, raw: bool) -> bool:
         """Take SaslHandshake; tell whether the mechanism is served, without which it is over."""
-        if mechanism not in (*self.mechanisms, BETWEEN_BROKERS):
+        served = self.mechanisms if self._listener.sasl else []
+        if mechanism not in (*served, BETWEEN_BROKERS):
             self.failure = f"SASL mechanism {mechanism!r} is not served"
             return False
-        self._exchange, self._wanted, self.takes_raw = begin(self._broker, mechanism), mechanism, raw
+        self._exchange = begin(self._broker, mechanism, self._listener.name)
+        self._wanted, self.takes_raw = mechanism, raw
         return True
 
-    @property
-    def is_asked_for(self) -> bool:
-        """Whether SASL may be spoken here at all."""
-        return self._listener.sasl
+    def is_asked_for(self, mechanism: str = "") -> bool:
+        """Whether SASL may be spoken here at all; brokers know each other by it wherever it matters who a client is."""
+        return self._listener.sasl or mechanism == BETWEEN_BROKERS or bool(self._wanted)
 
     async def authenticate(self, said: bytes, address: str = "") -> Answered:
         """Take what the client says by its mechanism, and return what to answer.
@@ -178,8 +180,8 @@ class Login:
 
     def _check_same(self, proof: Proof) -> None:
         before = self.principal
-        if before is None:
-            return
+        if before is None or not (self._listener.sasl or before.method):
+            return  # nobody yet, or somebody in particular now
         if self._mechanism and self._wanted != self._mechanism:
             raise AuthenticationFailed(
                 f"SASL mechanism '{self._wanted}' requested by client is not supported for re-authentication of "
@@ -198,7 +200,8 @@ class Login:
         else:
             self.access = authorization.access(principal.role, self._host)
         ends = [principal.expires_at_s] if principal.expires_at_s is not None else []
-        longest_ms = self._broker.settings.of(KafkaSettings).connections_max_reauth_ms
+        own = self._broker.settings.at(self._listener.name).of(KafkaSettings)
+        longest_ms = own.connections_max_reauth_ms
         if longest_ms and self._listener.sasl:
             ends.append(self._clock() + longest_ms / 1000)
         self._ends_at_s = min(ends, default=None)
@@ -220,7 +223,8 @@ def login_for(
     authentication = broker.security.authentication
     try:
         if certificate and authentication.takes_certificates and not listener.protocol.startswith("SASL_"):
-            return Login(broker, listener, authentication.by_certificate(certificate), host=host)
+            principal = authentication.by_certificate(certificate, listener.name)
+            return Login(broker, listener, principal, host=host)
         if authentication.enabled and not listener.sasl:
             return Login(broker, listener, authentication.anonymous(), host=host)
     except AuthenticationFailed as error:

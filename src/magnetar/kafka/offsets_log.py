@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 
-from magnetar.broker.core import Broker
-from magnetar.broker.names import CONSUMER_OFFSETS
-from magnetar.broker.ownership import Owned
+from magnetar.cluster.ownership import Owned
 from magnetar.kafka.partitions.conversions import batch_of
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.partitions.registry import Partitions
 from magnetar.ledger.port import wall_clock_ms
+from magnetar.node.broker import Broker
 from magnetar.records.batch import read_header
+from magnetar.topics.names import CONSUMER_OFFSETS
 
 _READ_BYTES = 4 << 20
 

@@ -1,4 +1,4 @@
-"""Which operations a client may do, as the bit fields of KIP-430. Nobody is refused anything yet: all of them."""
+"""Operations that a client may do on a resource, as the bit fields of KIP-430."""
 
 from __future__ import annotations
 

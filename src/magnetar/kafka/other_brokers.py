@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from magnetar.broker.core import Broker
-from magnetar.broker.errors import BrokerError
+from magnetar.base.errors import BrokerError
 from magnetar.kafka.settings import KafkaSettings
+from magnetar.node.broker import Broker
 from magnetar.wire.kafka.mechanisms import BETWEEN_BROKERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from magnetar.broker.listeners import Listener
     from magnetar.client.async_connection import AsyncConnection
     from magnetar.client.settings import ClientSettings
+    from magnetar.serving.listeners import Listener
     from magnetar.wire.kafka.message import Message
 
 _TIMEOUT_S = 10.0
@@ -123,14 +123,16 @@ class OtherBrokers:
 
         broker = self._broker
         files = broker.settings.security
+        # Where clients may be anybody in particular, brokers are, whatever the listener asks of clients.
+        proves = listener.sasl or files.knows_clients
         security = ClientSecurity(
             tls=listener.tls,
             trusted=files.tls_trust_certs_file_path or None if listener.tls else None,
             certificate=files.tls_certificate_file_path or None if listener.tls else None,
             key=files.tls_key_file_path or None if listener.tls else None,
-            mechanism=BETWEEN_BROKERS if listener.sasl else None,
+            mechanism=BETWEEN_BROKERS if proves else None,
             username=home or "broker",
-            password=broker.security.scram.password_of_brokers if listener.sasl else "",
+            password=broker.security.scram.password_of_brokers if proves else "",
         )
         return ClientSettings(
             (),

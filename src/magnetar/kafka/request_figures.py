@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -19,10 +19,12 @@ _OWN_COUNT = (ApiKey.PRODUCE, ApiKey.FETCH)
 class RequestFigures(Durations):
     """Those of one API. A request's time is from when its connection was last served to when its answer is ready."""
 
-    __slots__ = ("_counts_errors", "errors", "name", "versions")
+    __slots__ = ("_counts_errors", "errors", "name", "slow_s", "versions")
 
-    def __init__(self, api_key: int) -> None:
+    def __init__(self, api_key: int, slow_s: float = float("inf")) -> None:
+        """``slow_s``: from which time, in seconds, a request is slow."""
         super().__init__()
+        self.slow_s = slow_s
         self.name = API_KEYS[api_key][0] if api_key in API_KEYS else "BetweenBrokers"
         """Kafka's name of the API."""
         self.versions = [0] * _MAX_VERSIONS
@@ -56,6 +58,12 @@ def _codes(message: Any) -> Iterator[int]:
 class Requests(dict[int, RequestFigures]):
     """By the key of the API."""
 
+    def __init__(self, slow_s: Mapping[int, float] | None = None) -> None:
+        """``slow_s`` is by the key of the API, too; none is slow without."""
+        super().__init__()
+        self._slow_s = slow_s or {}
+
     def __missing__(self, api_key: int) -> RequestFigures:
-        made = self[int(api_key)] = RequestFigures(api_key)
+        key = int(api_key)
+        made = self[key] = RequestFigures(key, self._slow_s.get(key, float("inf")))
         return made

@@ -6,12 +6,8 @@ from collections.abc import Awaitable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from magnetar.broker.core import Broker
-from magnetar.broker.names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
-from magnetar.broker.producers import BUMPS_EPOCHS, EndTransactionMarker
-from magnetar.broker.settings import Settings
-from magnetar.kafka.coordinators.decision import Marker as LogMarker
-from magnetar.kafka.coordinators.decision import Transaction
+from magnetar.coordination.decision import Marker as LogMarker
+from magnetar.coordination.decision import Transaction
 from magnetar.kafka.coordinators.groups import GroupCoordinator
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.share.settings import ShareSettings
@@ -24,6 +20,10 @@ from magnetar.kafka.settings import KafkaSettings
 from magnetar.kafka.shares.lazy import LazyShares
 from magnetar.kafka.topics_of_groups import TopicsOfGroups
 from magnetar.kafka.transactions.lazy import LazyTransactions
+from magnetar.logs.producers import BUMPS_EPOCHS, EndTransactionMarker
+from magnetar.node.broker import Broker
+from magnetar.settings.settings import Settings
+from magnetar.topics.names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 
 if TYPE_CHECKING:
     from magnetar.kafka.shares.shares import Shares
@@ -105,6 +105,7 @@ class Rooms:
                 self._broker,
                 self._partitions,
                 lambda group_id: groups.configs.of(group_id, ShareSettings),
+                lambda group_id: groups.configs.named_by(group_id),
                 self.others,
                 topic,
                 home,

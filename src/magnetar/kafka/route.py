@@ -1,4 +1,4 @@
-"""One API in one value: its key and versions, who may ask for it, and where its messages name topics.
+"""One API in one value: its key and versions, who may ask for it, where a proxy sends it, and what its messages name.
 
 Modules are named here, not imported: each is loaded when a client first asks for its API, so that starting a broker
 does not wait for code that most clients never use.
@@ -11,6 +11,8 @@ from enum import StrEnum
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from magnetar.kafka.rights import Rights
+from magnetar.kafka.rows import NO_KEY, NO_ROWS, Key, Rows, Way
 from magnetar.wire.kafka.messages import API_KEYS, ApiKey, request_class
 
 Handler = Callable[[Any, Any], Coroutine[Any, Any, Any]]
@@ -18,7 +20,7 @@ Handler = Callable[[Any, Any], Coroutine[Any, Any, Any]]
 
 
 class Guard(StrEnum):
-    """Who may ask, on a broker that has grants.
+    """Who may ask, on a broker that has grants, where `magnetar.kafka.rights` has no words for it.
 
     TOPICS, GROUPS, TRANSACTIONS, CLUSTER and SHARES are modules of `magnetar.kafka.authorization`: the function there
     that has the API's name answers what the client may not do, and asks the handler for the rest.
@@ -36,6 +38,33 @@ class Guard(StrEnum):
     SUPER_USERS = "super_users"
     """Super users alone; anybody else loses its connection."""
 
+
+CHANGES = frozenset(
+    {
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.DELETE_RECORDS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.CREATE_ACLS,
+        ApiKey.DELETE_ACLS,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        ApiKey.DELETE_GROUPS,
+        ApiKey.OFFSET_DELETE,
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.ALTER_REPLICA_LOG_DIRS,
+        ApiKey.UPDATE_FEATURES,
+    }
+)
+"""What administrators do: each request of these has its lines of audit."""
 
 Paths = tuple[tuple[str, ...], ...]
 
@@ -77,18 +106,45 @@ class LoadedRoute(NamedTuple):
 class Route:
     """One API. It is served by the function of its name in the module of its name in `magnetar.kafka.handlers`."""
 
-    __slots__ = ("_loaded", "api_key", "asks", "guard", "handler", "names", "versions")
+    __slots__ = (
+        "_loaded", "answered", "api_key", "asked", "asks", "changes", "handler", "is_eager", "key", "kind",
+        "listed_from", "names", "rights", "rows_from", "versions", "way",
+    )  # fmt: skip
 
     def __init__(
-        self, api_key: ApiKey, versions: range, *, guard: Guard, names: Names, asks: bool = False
+        self,
+        api_key: ApiKey,
+        versions: range,
+        *,
+        rights: Rights | Guard,
+        names: Names,
+        way: Way,
+        key: Key = NO_KEY,
+        rows: Rows = NO_ROWS,
+        asks: bool = False,
+        is_eager: bool = False,
+        listed_from: int | None = None,
     ) -> None:
-        """``asks``: it merely asks, so that nothing is lost if it is given up once nobody listens to the answer."""
+        """``way``: where a proxy sends it; by the ``key`` that it names, or by its ``rows``.
+
+        ``asks``: it merely asks, so that nothing is lost if it is given up once nobody listens to the answer.
+
+        ``is_eager``: its handler begins inside the event that brought the request, without a task until it waits.
+
+        ``listed_from``: the first version that ApiVersions lists, where Kafka lists versions that it does not serve.
+        """
         self.api_key = api_key
         self.versions = versions
+        self.listed_from = versions[0] if listed_from is None else listed_from
         self.handler = api_key.name.lower()
-        self.guard = guard
+        self.rights = rights
         self.names = names
+        self.way = way
+        self.key, self.kind, self.rows_from = key
+        self.asked, self.answered = rows
         self.asks = asks
+        self.changes = api_key in CHANGES
+        self.is_eager = is_eager
         self._loaded: LoadedRoute | None = None
 
     def __repr__(self) -> str:
@@ -115,3 +171,8 @@ class Route:
             handler = getattr(import_module(f"magnetar.kafka.handlers.{self.handler}"), self.handler)
             self._loaded = LoadedRoute(request_class(self.api_key), handler)
         return self._loaded
+
+
+def is_reset(request: Any) -> bool:
+    """Return whether a commit is by a client outside of the group: what tools do that reset a group's offsets."""
+    return bool(request.generation_id_or_member_epoch < 0 and not request.member_id)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import select
 import socket
 from collections.abc import Iterable, Sequence
 from enum import Enum, auto
@@ -12,17 +11,25 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.listeners import Listener
-from magnetar.broker.memory import MIN_BYTES, Account
-from magnetar.broker.settings import Settings
-from magnetar.broker.slices import PacedTurns
-from magnetar.broker.writing import write_parts
+from magnetar.base.slices import PacedTurns
 from magnetar.kafka.connection import KafkaConnection
-from magnetar.kafka.pace import paced
-from magnetar.kafka.reading import Reading, ReadingState
 from magnetar.kafka.services import KafkaServices
 from magnetar.kafka.settings import KafkaSettings
 from magnetar.records.compression import Buffer
+from magnetar.serving.listeners import Listener
+from magnetar.serving.memory import MIN_BYTES, Account
+from magnetar.serving.pace import paced
+from magnetar.serving.reading import Reading, ReadingState
+from magnetar.serving.unread import (
+    DECRYPTED_BYTES,
+    LOOK_S,
+    LOOK_SHORT_S,
+    Unread,
+    end_if_stuck,
+    look_at_unread,
+)
+from magnetar.serving.writing import write_parts
+from magnetar.settings.settings import Settings
 from magnetar.wire.kafka.frames import KafkaFrameReader, scratch_buffer
 
 if TYPE_CHECKING:
@@ -30,9 +37,6 @@ if TYPE_CHECKING:
 
 _WRITE_HIGH_BYTES = 64 << 10
 """Of answers that the system has not taken; beyond, nothing more of the client is taken up."""
-_LOOK_EVERY_S = 1.0
-_STUCK_S = 30.0
-"""How long a client may leave others without room by not sending the rest of a frame, or not taking its answers."""
 _log = logging.getLogger("magnetar.kafka")
 
 
@@ -57,34 +61,29 @@ class KafkaServer:
         self.scratch = scratch_buffer()
         self.leaving = PacedTurns()
         """What is done for connections that are gone."""
+        self._looks_at = 0.0
+        """When all connections are looked at, and not only those that wait for memory."""
 
     def start(self) -> None:
         """Begin to look for connections that nobody uses, or that hold up others."""
         self.services.broker.background.repeat(
-            "looking after Kafka's connections", lambda: _LOOK_EVERY_S, self._look_around
+            "looking after Kafka's connections",
+            lambda: LOOK_SHORT_S if self.memory.is_short else LOOK_S,
+            self._look_around,
         )
 
     async def _look_around(self) -> None:
-        unread = {each.descriptor: each for each in self.connections if not each.is_read}
-        unread.pop(-1, None)
-        for descriptor, is_reset in hung_up(unread):
-            self.leaving.add(partial(unread[descriptor].left, is_reset=is_reset))
         now = asyncio.get_running_loop().time()
+        look_at_unread(self.memory, list(self.connections), now)
+        if now < self._looks_at:
+            return
+        self._looks_at = now + LOOK_S
         longest = self.settings.connections.connections_max_idle_ms / 1000
         async for connection in paced(list(self.connections)):
             if longest > 0 and now - connection.last_heard > longest:
                 connection.give_up("it was idle for too long")
-            elif self.memory.is_short and connection.is_stuck(now - _STUCK_S):
-                connection.give_up("others wait for the memory that it holds, and it does not go on")
-        if self.memory.is_full:
-            self._relieve(now)
-
-    def _relieve(self, now: float) -> None:
-        """Nobody goes on, because each waits for all others: let go of the one that holds most."""
-        waiting = [each for each in self.connections if each.waits_since(now - _STUCK_S)]
-        if waiting:
-            most = max(waiting, key=lambda each: each.account.held_bytes)
-            most.give_up("clients hold more memory than there is, and it the most")
+            else:
+                end_if_stuck(self.memory, connection, now)
 
     def serves(self, listeners: Iterable[Listener]) -> None:
         """Load what asks clients who they are now, and not while others wait, if any listener does."""
@@ -106,20 +105,6 @@ class KafkaServer:
             connection.close()
 
 
-def hung_up(descriptors: Iterable[int]) -> list[tuple[int, bool]]:
-    """Return those of these sockets whose other side has gone, and whether nothing more can be read from it.
-
-    What is not read is not told of its end otherwise.
-    """
-    poll = select.poll()
-    count = 0
-    for descriptor in descriptors:
-        poll.register(descriptor, select.POLLRDHUP)
-        count += 1
-    gone = poll.poll(0) if count else []
-    return [(descriptor, bool(events & (select.POLLERR | select.POLLNVAL))) for descriptor, events in gone]
-
-
 class KafkaSocket(asyncio.BufferedProtocol):
     """One socket."""
 
@@ -131,7 +116,7 @@ class KafkaSocket(asyncio.BufferedProtocol):
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._frames = KafkaFrameReader(
-            server.settings.of(KafkaSettings).socket_request_max_bytes, server.scratch
+            server.settings.of(KafkaSettings).socket_request_max_bytes, server.scratch, server.memory.lending
         )
         self.get_buffer = self._frames.get_buffer  # type: ignore[method-assign,assignment]  # before each read
         self._writes_whole = listener.tls  # TLS would make a record, with its overhead, of each part
@@ -161,8 +146,11 @@ class KafkaSocket(asyncio.BufferedProtocol):
             login = login_for(services.broker, self._listener, certificate, server.tenancy, host)
         is_known = login is None or login.is_done
         if not is_known:
-            self._frames.allow(settings.of(KafkaSettings).sasl_server_max_receive_size)
-        self.account = server.memory.account(self._resumed, known=is_known)
+            own = settings.at(self._listener.name).of(KafkaSettings)
+            self._frames.allow(own.sasl_server_max_receive_size)
+        self.account = server.memory.account(
+            self._resumed, known=is_known, missing=lambda: self._frames.missing_bytes
+        )
         self._reading = Reading(
             settings.of(KafkaSettings).queued_max_requests, self.account.may_take_more, self._switch
         )
@@ -254,12 +242,20 @@ class KafkaSocket(asyncio.BufferedProtocol):
         """Whether its socket is read, so that the client's end would be noticed."""
         return self._reading.state is ReadingState.READING
 
-    def left(self, *, is_reset: bool) -> None:
-        """The client has gone; what it had sent before is still to be read, unless its end took that along."""
+    @property
+    def unread_descriptor(self) -> int:
+        return -1 if self.is_read else self.descriptor
+
+    def left(self, socket: Unread) -> None:
+        """The client has gone; what it had sent whole is still to be read, unless its end took that along."""
+        self._server.leaving.add(partial(self._left, socket))
+
+    def _left(self, socket: Unread) -> None:
         if self._writing is Writing.LOST:
             return
         self.conversation.leave()
-        if is_reset:
+        comes = socket.nbytes + (DECRYPTED_BYTES if self._listener.tls else 0)
+        if socket.is_reset or self._frames.missing_bytes > comes:
             self._transport.abort()
 
     def is_stuck(self, since: float) -> bool:

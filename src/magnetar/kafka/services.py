@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from magnetar.broker.core import Broker
 from magnetar.kafka.client_metrics.lazy import LazyClientMetrics
-from magnetar.kafka.fetch_sessions import FetchSessions
-from magnetar.kafka.pace import SharedTurn
 from magnetar.kafka.partitions.registry import Partitions
 from magnetar.kafka.producer_ids import ProducerIds
 from magnetar.kafka.quotas.lazy import LazyQuotas
 from magnetar.kafka.request_figures import Requests
-from magnetar.kafka.wakeups import Wakeups
+from magnetar.node.broker import Broker
+from magnetar.serving.fetch_sessions import FetchSessions
+from magnetar.serving.pace import SharedTurn
+from magnetar.serving.wakeups import Wakeups
 
 if TYPE_CHECKING:
     from magnetar.kafka.coordinators.groups import GroupCoordinator

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from magnetar.broker.setting import HandlerSettings, setting
-from magnetar.broker.values import Kind, at_least, between
+from magnetar.base.setting import HandlerSettings, setting
+from magnetar.base.values import Kind, at_least, between
 
 _MB = 1 << 20
 
@@ -24,7 +24,7 @@ class KafkaSettings(HandlerSettings):
     advertised_listeners: tuple[str, ...] = setting(
         (),
         Kind.LIST,
-        "Addresses that clients are told, by listener name; empty for those served on.",
+        "Addresses returned to clients, by listener name; empty for those served on.",
         pulsar=("kafkaAdvertisedListeners",),
     )
     listener_security_protocol_map: tuple[str, ...] = setting(
@@ -40,7 +40,7 @@ class KafkaSettings(HandlerSettings):
         "is one. Where it has SASL they know each other by a password of the cluster's own.",
     )
     controller_listener_names: tuple[str, ...] = setting(
-        (), Kind.LIST, "Listeners of Kafka's controllers in a file made for Kafka; they are not served."
+        (), Kind.LIST, "Listeners of controllers in a file made for Kafka; they are not served."
     )
 
     # Connections.
@@ -54,25 +54,32 @@ class KafkaSettings(HandlerSettings):
     socket_send_buffer_bytes: int = setting(
         -1,
         Kind.INT,
-        "SO_SNDBUF of Kafka's connections; -1 leaves it to the system, which makes it as large as pays (Kafka's "
-        "own default is 102400).",
+        "SO_SNDBUF of Kafka connections; -1 leaves the size to the system (Kafka's own default is 102400).",
         unit="bytes",
         rule=at_least(-1),
     )
     socket_receive_buffer_bytes: int = setting(
         -1,
         Kind.INT,
-        "SO_RCVBUF of Kafka's connections; -1 leaves it to the system, which makes it as large as pays (Kafka's "
-        "own default is 102400).",
+        "SO_RCVBUF of Kafka connections; -1 leaves the size to the system (Kafka's own default is 102400).",
         unit="bytes",
         rule=at_least(-1),
     )
     queued_max_requests: int = setting(
         500,
         Kind.INT,
-        "Requests of one of Kafka's connections that may wait for their answers before reading it stops.",
+        "Requests of a Kafka connection that may wait for their responses before the broker stops reading from "
+        "it.",
         rule=at_least(1),
         pulsar=("maxQueuedRequests",),
+    )
+
+    slow_request_ms: tuple[str, ...] = setting(
+        ("1000",),
+        Kind.LIST,
+        "Time from which a request has a line in the log (magnetar.slow) with its phases and its client: for all APIs, "
+        "or as in `Produce:500,Fetch:2000,*:1000`; 0 is never. What a client wants to wait for does not count, and "
+        "JoinGroup, SyncGroup and ShareFetch, which wait by their nature, have lines only if they are named.",
     )
 
     # Reading.
@@ -90,7 +97,7 @@ class KafkaSettings(HandlerSettings):
     chunked_message_max_bytes: int = setting(
         16 * _MB,
         Kind.LONG,
-        "How large a message may be that Pulsar's producer cut into chunks, to come whole to Kafka's clients; 0: none.",
+        "Largest message in chunks that Kafka clients get as one record; 0: none.",
         unit="bytes",
         rule=between(0, 256 * _MB),
     )
@@ -108,7 +115,7 @@ class KafkaSettings(HandlerSettings):
     controller_quota_window_num: int = setting(
         11,
         Kind.INT,
-        "So many windows' worth of topics and partitions a client with a quota of them may make or delete at once.",
+        "A client with a quota on topics and partitions may create or delete so many windows' worth in one burst.",
         rule=at_least(1),
     )
     controller_quota_window_size_seconds: int = setting(
@@ -122,6 +129,7 @@ class KafkaSettings(HandlerSettings):
         "Largest request frame of a client that has not authenticated.",
         unit="bytes",
         rule=at_least(512),
+        by_listener=True,
     )
     connections_max_reauth_ms: int = setting(
         0,
@@ -129,6 +137,7 @@ class KafkaSettings(HandlerSettings):
         "Time after which a client must authenticate again, even if its token is good for longer; 0 for no bound.",
         unit="ms",
         rule=at_least(0),
+        by_listener=True,
     )
 
     # Producers and transactions.

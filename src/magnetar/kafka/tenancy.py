@@ -13,8 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from magnetar.broker.errors import InvalidTopic
-from magnetar.broker.names import (
+from magnetar.base.errors import InvalidTopic
+from magnetar.kafka.configs.resource_types import ConfigResourceType
+from magnetar.kafka.coordinators.groups import GroupCoordinator
+from magnetar.kafka.route import Names
+from magnetar.kafka.services import KafkaServices
+from magnetar.topics.names import (
     CONSUMER_OFFSETS,
     INTERNAL_TOPICS,
     SHARE_GROUP_STATE,
@@ -22,11 +26,7 @@ from magnetar.broker.names import (
     Naming,
     TopicName,
 )
-from magnetar.broker.topic import Topic
-from magnetar.kafka.configs.resource_types import ConfigResourceType
-from magnetar.kafka.coordinators.groups import GroupCoordinator
-from magnetar.kafka.route import Names
-from magnetar.kafka.services import KafkaServices
+from magnetar.topics.topic import Topic
 
 if TYPE_CHECKING:
     from magnetar.kafka.shares.lazy import LazyShares

@@ -1,1 +1,17 @@
-"""Managed ledgers: the endless log of one partition, made of finite ledgers. The words are Pulsar's."""
+"""Managed ledgers: the endless log of one partition, made of finite ledgers. The words are Pulsar's.
+
+The port lies here: `port` is what a storage engine gives to a broker, made of `pending` (appends), `leases`,
+`transactions`, `durations`, `room` (what is left on the disk), `values` and `errors`. `ledger_list` and `looking` are
+what every engine does alike. Below the port:
+
+- `formats/`: Pulsar's protobuf in the metadata store, the frames of a ledger's file, and its sparse index.
+- `cursors/`: reading states of subscriptions. `tiers/`: tiered storage: objects, blocks, caches.
+
+Above it:
+
+- `compaction/`: the newest message of every key, on any engine.
+- the engines, which do not know each other. `files/`: one append-only file per ledger, one shared journal.
+  `bookkeeper/`: ledgers on bookies. `memory`: the files engine on a disk that forgets.
+
+May import: `metadata`, `records`.
+"""

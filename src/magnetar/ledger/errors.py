@@ -33,6 +33,14 @@ class StorageFailed(LedgerError):
     """The disk failed to write or to read. What was under way may or may not be kept."""
 
 
+class StorageNotReady(StorageFailed):
+    """What storage needs to begin is not there, or not as it should be; ``next_step`` is what to do about it."""
+
+    def __init__(self, words: str, next_step: str) -> None:
+        super().__init__(words)
+        self.next_step = next_step
+
+
 class TierFailed(LedgerError):
     """Tiered storage did not do what it was asked for. Nothing is lost: the same may be asked for again."""
 
@@ -47,6 +55,10 @@ class LedgerCorrupt(LedgerError):
     def __init__(self, words: str, *, at: int = -1) -> None:
         super().__init__(words)
         self.at = at
+
+
+class TierObjectMissing(LedgerCorrupt):
+    """Tiered storage has no object where the metadata says that a ledger lies."""
 
 
 class OffsetOutOfRange(LedgerError):

@@ -10,7 +10,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from uuid import uuid4
 
-from magnetar.ledger.disk import Disk, File, JournalFile
+from magnetar.ledger.files.disk import Disk, File, JournalFile
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.leases import Lease, LeaseExpired, Leases
 from magnetar.ledger.port import wall_clock_ms

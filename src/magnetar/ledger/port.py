@@ -1,4 +1,4 @@
-"""The port: what a storage engine gives to the broker. Engines: ``files`` (embedded) and ``memory``.
+"""The port: what a storage engine gives to the broker. Engines: ``files``, ``bookkeeper``, ``memory``.
 
 A managed ledger is one endless log. Its entries are addressed by ``Position``; its messages by their *index*,
 one counter without gaps (PIP-70), which Kafka calls the offset.
@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from magnetar.ledger.cursors import CursorStore
+from magnetar.ledger.cursors.store import CursorStore
 from magnetar.ledger.durations import Durations
 from magnetar.ledger.errors import CannotOffload, LedgerError
 from magnetar.ledger.leases import Leases
-from magnetar.ledger.offload.place import TierPlace
-from magnetar.ledger.offload.tiers import Tiers
 from magnetar.ledger.pending import Done, DoneTogether, Gathered, Pending, TakenBack, when_done
+from magnetar.ledger.room import Room
+from magnetar.ledger.tiers.place import TierPlace
+from magnetar.ledger.tiers.tiers import Tiers
 from magnetar.ledger.transactions import LogTransactions
 from magnetar.ledger.values import (
     NOWHERE,
@@ -64,6 +65,9 @@ __all__ = [
 def wall_clock_ms() -> int:
     """Return the time in ms since 1970."""
     return time.time_ns() // 1_000_000
+
+
+_ENDLESS = Room()
 
 
 class Flush(StrEnum):
@@ -195,6 +199,9 @@ class ManagedLedger(ABC):
     It is taken at ``log_end_offset``, and kept only once all below that is durable: one that speaks of messages which
     were lost or taken back is not given again.
     """
+
+    room: Room = _ENDLESS
+    """What is left for what producers send; whoever appends that asks before."""
 
     transactions: LogTransactions | None = None
     """What is open and what was aborted; None in a log without transactions, or until somebody has loaded them."""
@@ -367,6 +374,16 @@ class LedgerEngine(ABC):
         """Recover what a crash left behind; only then may ledgers be opened."""
 
     @property
+    def room(self) -> Room | None:
+        """What is left where it writes; None for an engine whose storage looks after that itself."""
+        return None
+
+    @property
+    def writes_for_s(self) -> float:
+        """How long, in seconds, the write that makes appends durable has been under way; 0 if there is none."""
+        return 0.0
+
+    @property
     def failed(self) -> LedgerError | None:
         """Why nothing more can be made durable until a restart; None as long as all is well."""
         return None
@@ -436,6 +453,10 @@ class LedgerEngine(ABC):
     @abstractmethod
     async def summaries(self, name: str) -> list[LedgerSummary]:
         """Return the ledgers of a managed ledger, open or not, without opening it; none if there is no such one."""
+
+    async def bookie_ids(self) -> list[str]:
+        """Return the bookies that logs may be on; an engine without bookies has none. Raises ``StorageFailed``."""
+        return []
 
     async def left_open(self, names: Sequence[str]) -> list[str]:
         """Return which of these were not closed by whoever wrote them last, as far as that makes opening them slow."""

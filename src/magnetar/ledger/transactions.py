@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 NOT_OPENED: Final = -1
@@ -137,6 +137,23 @@ class LogTransactions:
         gone = bisect_left(self._lasts, log_start_offset)
         if gone:
             self._keep_aborted(gone, len(self._lasts))
+
+    def forget_ended(self, marker_offsets: Collection[int]) -> None:
+        """Forget the aborted transactions with markers at these offsets: neither these nor their messages are there."""
+        keep = [at for at, last in enumerate(self._lasts) if last not in marker_offsets]
+        columns = self._producers, self._firsts, self._lasts, self._stables
+        self._producers, self._firsts, self._lasts, self._stables = (
+            array("q", [column[at] for at in keep]) for column in columns
+        )
+
+    def forget_open(self, producer_ids: Iterable[int]) -> None:
+        """Forget open transactions: they have ended, and neither their messages nor their markers are there."""
+        for each in producer_ids:
+            self._open.pop(each, None)
+
+    def aborted_columns(self) -> tuple[array[int], array[int], array[int]]:
+        """Return copies of what is known of aborted ones: producer ids, first offsets, and markers' offsets."""
+        return self._producers[:], self._firsts[:], self._lasts[:]
 
     def _keep_aborted(self, start: int, end: int) -> None:
         self._producers, self._firsts = self._producers[start:end], self._firsts[start:end]

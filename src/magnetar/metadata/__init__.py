@@ -19,6 +19,7 @@ from magnetar.metadata.errors import (
     RowsMismatch,
     TooLarge,
 )
+from magnetar.metadata.formats import NewerFormat
 from magnetar.metadata.lock import DirectoryLock
 from magnetar.metadata.memory import MemoryStore, MemoryTree
 from magnetar.metadata.ops import (
@@ -56,6 +57,7 @@ __all__ = [
     "MetadataStore",
     "MetadataUnavailable",
     "MetadataUncertain",
+    "NewerFormat",
     "NotEmpty",
     "NotFound",
     "Op",

@@ -77,6 +77,14 @@ class MetadataUnavailable(MetadataFailed):
     """The store cannot be reached, or its disk refuses; nothing was changed, and a later try may succeed."""
 
 
+class MetadataUnreachable(MetadataUnavailable):
+    """Nothing answers as the store where it is said to be; ``next_step`` is what to do about it."""
+
+    def __init__(self, words: str, next_step: str) -> None:
+        super().__init__(words)
+        self.next_step = next_step
+
+
 class MetadataFull(MetadataUnavailable):
     """The store has no room left; nothing was changed."""
 

@@ -64,6 +64,9 @@ class MetadataStore(ABC):
     trouble: str = ""
     """What the store refused last, until a commit succeeds again."""
 
+    comes_back: bool = False
+    """Whether a store that cannot be reached is expected to be there again by itself: worth another try soon."""
+
     @abstractmethod
     async def get(self, path: str) -> Stored | None:
         """Return what is stored at exactly this path."""

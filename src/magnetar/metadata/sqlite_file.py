@@ -32,6 +32,7 @@ from magnetar.metadata.errors import (
     NotFound,
     RowsMismatch,
 )
+from magnetar.metadata.formats import FORMAT_PATH, format_of
 from magnetar.metadata.lock import DirectoryLock
 from magnetar.metadata.modes import FILE_MODE
 from magnetar.metadata.ops import (
@@ -87,9 +88,9 @@ def row_crc(path: str, value: bytes, version: int) -> int:
 class SqliteFile(BlockingStore):
     """Open the store in ``file``, and lock its directory unless ``read_only``, or ``lock`` holds it already.
 
-    Raises `DirectoryInUse`, `MetadataUnavailable`, or `MetadataCorrupt` with the damaged node or file; but with
-    ``takes_rows``, rows that are whole are taken for those of the last commit. Threads may share it. Nodes that live
-    by a session are kept in memory alone: they end with this process at the latest.
+    Raises `DirectoryInUse`, `MetadataUnavailable`, `NewerFormat`, or `MetadataCorrupt` with the damaged node or file;
+    with ``takes_rows``, rows that are whole are taken for those of the last commit. Threads may share it. Nodes that
+    live by a session are kept in memory alone: they end with this process at the latest.
     """
 
     def __init__(
@@ -118,6 +119,7 @@ class SqliteFile(BlockingStore):
         try:
             if read_only:
                 self._db = self._connect(f"{file.resolve().as_uri()}?mode=ro")
+                self._refuse_newer(self._db)
             else:
                 if lock is None:
                     self._held.callback(DirectoryLock(file.parent).release)
@@ -339,6 +341,7 @@ class SqliteFile(BlockingStore):
         return row
 
     def _open_sealed(self) -> None:
+        self._look_before_writing()
         self._seal = SealFile(self._file)
         self._held.callback(self._seal.abandon)
         known = self._seal.verify()
@@ -347,6 +350,7 @@ class SqliteFile(BlockingStore):
             os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         )  # SQLite would say 0644
         self._db = self._connect(self._file.resolve().as_uri())
+        self._refuse_newer(self._db)
         with self._translated():
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
@@ -357,6 +361,25 @@ class SqliteFile(BlockingStore):
         if self._digest.commits < known.commits:
             lost = known.commits - self._digest.commits
             raise MetadataCorrupt(str(self._file) + "-wal", f"{lost} committed transactions are missing")
+
+    def _look_before_writing(self) -> None:
+        """Raise `NewerFormat` while the file is as it was; other faults are found when it is opened to write."""
+        if self._file.exists():
+            with suppress(sqlite3.DatabaseError):
+                db = sqlite3.connect(f"{self._file.resolve().as_uri()}?mode=ro", uri=True, timeout=5)
+                try:
+                    self._refuse_newer(db)
+                finally:
+                    db.close()
+
+    def _refuse_newer(self, db: sqlite3.Connection) -> None:
+        """Raise `NewerFormat` for what a newer release has written; a file without rows has no format yet."""
+        try:
+            row = db.execute("SELECT value FROM node WHERE path = ?", (FORMAT_PATH,)).fetchone()
+        except sqlite3.OperationalError:
+            return
+        if row is not None and type(row[0]) is bytes:
+            format_of(row[0], str(self._file.parent))
 
     def _connect(self, uri: str) -> sqlite3.Connection:
         with self._translated():

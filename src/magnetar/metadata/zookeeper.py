@@ -86,10 +86,13 @@ class ZooKeeperStore(MetadataStore):
     """One client of a cluster's metadata. Made by `open`.
 
     It connects anew by itself. What is read waits for that, for as long as a session lasts, and is asked for again; a
-    commit whose answer was lost with the connection raises `MetadataUncertain`.
+    commit whose answer was lost with the connection raises `MetadataUncertain`. While answers come, whatever they are
+    to, nothing is given up: ZooKeeper answers in order, so on a busy machine what was asked behind thousands of other
+    requests is answered late, and not never.
     """
 
     session: ZooKeeperSession
+    comes_back = True
 
     def __init__(
         self, hosts: str, root: str, session_seconds: float, security: ZooKeeperSecurity | None = None
@@ -99,12 +102,12 @@ class ZooKeeperStore(MetadataStore):
         self._root = root.rstrip("/")
         self._seconds = session_seconds
         self._watches: dict[str, list[LocalWatch]] = defaultdict(list)
-        self._commits: set[asyncio.Future[None]] = set()
-        """Those that were asked for and have no outcome yet."""
+        self._commits: dict[asyncio.Future[None], set[str]] = {}
+        """Those that were asked for and have no outcome yet, with what they are about, and all that lies above that."""
         self._tasks: set[asyncio.Future[Any]] = set()
         self._closed = False
-        self._told_lost = False
-        self._connection_wanted: set[asyncio.Event] = set()
+        self._answered_at = 0.0
+        """When a session that is over had its last answer."""
         self.session = ZooKeeperSession(hosts, session_seconds, self, self._security)
 
     @classmethod
@@ -146,15 +149,16 @@ class ZooKeeperStore(MetadataStore):
         return found
 
     async def get_many(self, paths: Iterable[str]) -> list[Stored | None]:
-        requests = [GetData(self._full(check_path(path)), None) for path in paths]
+        asked = [check_path(path) for path in paths]
+        requests = [GetData(self._full(path), None) for path in asked]
         return [
             None if found is None else Stored(found[0], found[1].version)
-            for found in await self._ask_all(requests)
+            for found in await self._ask_all(asked, requests)
         ]
 
     async def children(self, path: str) -> list[str]:
         below(path)
-        (names,) = await self._ask_all([GetChildren(self._full(path), None)])
+        (names,) = await self._ask_all([path], [GetChildren(self._full(path), None)])
         return sorted(name for name in names or () if path != "/" or self._root or name != "zookeeper")
 
     async def get_tree(self, path: str) -> dict[str, Stored]:
@@ -162,13 +166,13 @@ class ZooKeeperStore(MetadataStore):
         parents = [path]
         while parents:
             some, parents = parents[:_AT_ONCE], parents[_AT_ONCE:]
-            listed = await self._ask_all([GetChildren(self._full(each), None) for each in some])
+            listed = await self._ask_all(some, [GetChildren(self._full(each), None) for each in some])
             names = [
                 below(each) + name for each, names in zip(some, listed, strict=True) for name in names or ()
             ]
             for at in range(0, len(names), _AT_ONCE):
                 few = names[at : at + _AT_ONCE]
-                kept = await self._ask_all([GetData(self._full(name), None) for name in few])
+                kept = await self._ask_all(few, [GetData(self._full(name), None) for name in few])
                 for name, node in zip(few, kept, strict=True):
                     if node is not None:
                         found[name] = Stored(node[0], node[1].version)
@@ -176,10 +180,13 @@ class ZooKeeperStore(MetadataStore):
                             parents.append(name)
         return dict(sorted(found.items()))
 
-    async def _ask_all(self, requests: Sequence[Any]) -> list[Any]:
-        """Return the answers; None where there is no such node."""
-        if self._commits:  # reads see every commit that was asked for before
-            await asyncio.wait(tuple(self._commits))
+    async def _ask_all(self, paths: Sequence[str], requests: Sequence[Any]) -> list[Any]:
+        """Return the answers to a request about each path; None where there is no such node."""
+        # Reads see every commit that was asked for before. They wait for those that are about the same: hundreds of
+        # topics are opened side by side, and each would wait for what all others write.
+        before = [each for each, about in self._commits.items() if not about.isdisjoint(paths)]
+        if before:
+            await asyncio.wait(before)
         return await self._read(
             lambda: asyncio.gather(*(self._ask_unless(each, NoNodeError) for each in requests))
         )
@@ -191,20 +198,35 @@ class ZooKeeperStore(MetadataStore):
             return None
 
     async def _read(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask until there is an answer, for as long as a session may last without one."""
-        end = time.monotonic() + self._seconds
+        """Ask until there is an answer, for as long as a session may last without one to anything."""
+        began = time.monotonic()
         while True:
+            asked = asyncio.ensure_future(ask())
             try:
-                async with asyncio.timeout(max(0.0, end - time.monotonic())):
-                    return await ask()
-            except TimeoutError:
-                raise self._unavailable() from None
+                if not await self._is_done(asked, began):
+                    raise self._unavailable()
+                return asked.result()
             except (ConnectionClosedError, *_GONE):
-                if self._closed or time.monotonic() > end:
+                if self._closed or self._silent_for(began) > self._seconds:
                     raise self._unavailable() from None
                 await asyncio.sleep(0.01)
             except KazooException as error:
                 raise self._translated(error) from error
+            finally:
+                asked.cancel()
+
+    async def _is_done(self, asked: asyncio.Future[Any], began: float) -> bool:
+        """Wait for what was asked; return False once ZooKeeper has answered nothing at all for a session's time."""
+        while not asked.done():
+            left = self._seconds - self._silent_for(began)
+            if left <= 0:
+                return False
+            await asyncio.wait([asked], timeout=left)
+        return True
+
+    def _silent_for(self, began: float) -> float:
+        """Return for how long ZooKeeper has answered nothing, but not longer than since ``began``; in seconds."""
+        return time.monotonic() - max(began, self._answered_at, self.session.answered_at)
 
     def _unavailable(self) -> MetadataUnavailable:
         why = f"ZooKeeper at {self._hosts} cannot be reached"
@@ -224,11 +246,11 @@ class ZooKeeperStore(MetadataStore):
         if not ops:
             return []
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._commits.add(ended)
+        self._commits[ended] = {op.path for op in ops}.union(*(_parents(op.path) for op in ops), "/")
         try:
             outcome = await self._committed(ops)
         finally:
-            self._commits.remove(ended)
+            del self._commits[ended]
             ended.set_result(None)
         self.trouble = ""
         return outcome
@@ -290,12 +312,11 @@ class ZooKeeperStore(MetadataStore):
         session = self.session
         asked = session.ask(Transaction(requests))
         try:
-            async with asyncio.timeout(self._seconds):
-                results = await asyncio.shield(asked)
-        except TimeoutError:
-            if session.withdraw(asked):
-                raise self._unavailable() from None
-            raise self._uncertain("the answer to a commit did not come") from None
+            if not await self._is_done(asked, time.monotonic()):
+                if session.withdraw(asked):
+                    raise self._unavailable()
+                raise self._uncertain("the answer to a commit did not come")
+            results = asked.result()
         except asyncio.CancelledError:
             session.withdraw(asked)
             raise
@@ -404,6 +425,7 @@ class ZooKeeperStore(MetadataStore):
     def lost(self, why: str) -> None:
         """Begin another session, then tell whoever relied on the one that ended."""
         lost = self.session
+        self._answered_at = max(self._answered_at, lost.answered_at)
         _log.warning("the session %x at %s is lost: %s", lost.id & (2**64 - 1), self._hosts, why)
         self.trouble = why
         self.session = ZooKeeperSession(

@@ -199,6 +199,8 @@ class ZooKeeperSession(Session):
         self._hosts = hosts
         self._agreed = timeout
         self._believed_until = 0.0
+        self.answered_at = 0.0
+        """When the last answer came, by the monotonic clock; 0 if none has."""
         self._timers: list[asyncio.TimerHandle] = []
         self._waiting: deque[tuple[Any, asyncio.Future[Any]]] = deque()
         """Requests that kazoo does not have."""
@@ -293,6 +295,7 @@ class ZooKeeperSession(Session):
         answer.told = True
         self._in_flight -= 1
         if not isinstance(error, (ConnectionLoss, SessionExpiredError, ConnectionClosedError)):
+            self.answered_at = time.monotonic()
             self._heard(answer.sent)
         if not answer.future.done():
             if error is None:

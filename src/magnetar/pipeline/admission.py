@@ -11,14 +11,15 @@ from magnetar.pipeline.options import Offsets, TopicPartition
 def admit(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], most: int) -> Offsets:
     """Return ends that admit about ``most`` records, in proportion to what each partition has to give.
 
-    Each partition with records gives at least one, so that none starves.
+    Each partition with records gives at least one, so that none starves. One that ends before its start goes back to
+    that end.
     """
     waiting = {which: end - starts.get(which, 0) for which, end in ends.items()}
-    total = sum(waiting.values())
+    total = sum(max(count, 0) for count in waiting.values())
     if total <= most:
         return dict(ends)
     return {
-        which: starts.get(which, 0) + (max(count * most // total, 1) if count else 0)
+        which: starts.get(which, 0) + (max(count * most // total, 1) if count > 0 else count)
         for which, count in waiting.items()
     }
 

@@ -9,10 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from magnetar.broker.names import Naming, TopicName
-from magnetar.broker.topic import decode_topic
 from magnetar.ledger.errors import LedgerCorrupt
-from magnetar.ledger.info import ManagedLedgerInfo, decode_info, path_of
+from magnetar.ledger.formats.info import ManagedLedgerInfo, decode_info, path_of
 from magnetar.ledger.port import LedgerSummary
 from magnetar.metadata import SqliteFile
 from magnetar.pipeline.ledgers import LedgerMap
@@ -20,6 +18,8 @@ from magnetar.pipeline.object_store import at_hand
 from magnetar.pipeline.options import TopicPartition
 from magnetar.pipeline.port import TopicInfo
 from magnetar.records.batch import UNKNOWN_TIME
+from magnetar.topics.names import INTERNAL_TOPICS, Naming, TopicName
+from magnetar.topics.topic import decode_topic
 
 if TYPE_CHECKING:
     from magnetar.pipeline.offloaded import OffloadedAt
@@ -70,8 +70,11 @@ class LedgerCatalog:
 
 
 def matching(topics: Iterable[str], pattern: str) -> list[str]:
-    """Return the topics whose whole name matches the regular expression, as subscribePattern has it."""
-    return sorted(topic for topic in topics if re.fullmatch(pattern, topic))
+    """Return the topics whose whole name matches the regular expression, as subscribePattern has it.
+
+    Those of the coordinators are none of them, as with Kafka's consumers; who wants one names it.
+    """
+    return sorted(topic for topic in topics if topic not in INTERNAL_TOPICS and re.fullmatch(pattern, topic))
 
 
 class PartitionLog:

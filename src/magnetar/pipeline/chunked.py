@@ -12,14 +12,14 @@ from typing import NamedTuple
 import numpy as np
 
 from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
-from magnetar.ledger.files.layout import FRAME_BYTES, HEADER_BYTES
+from magnetar.ledger.formats.layout import FRAME_BYTES, HEADER_BYTES
 from magnetar.pipeline.frames import ENTRY_ID, FOREIGN, FRAME_AT, LAST_OFFSET
 from magnetar.pipeline.ledger_part import ChunkedLog
 from magnetar.pipeline.mapped import STEP_BYTES, MappedLedger
-from magnetar.records import kernel
 from magnetar.records.arrow import Table
 from magnetar.records.chunks import Chunks, Gets, nothing, piece_in, whole
 from magnetar.records.errors import EntryCorrupt
+from magnetar.records.kernels import arrow as kernel
 
 
 class _Place(NamedTuple):

@@ -68,6 +68,7 @@ _SETTINGS = {
     "spark.sql.shuffle.partitions": "32",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.python.unix.domain.socket.enabled": "true",  # rows reach the JVM sooner than by TCP
+    "spark.python.authenticate.socketTimeout": "120s",  # a stream's Python may take long to start on a busy machine
 }
 
 

@@ -11,15 +11,15 @@ import numpy as np
 
 from magnetar.pipeline.compiler_pages import let_go_of_compiler
 from magnetar.pipeline.frames import FOREIGN, LAST_OFFSET
-from magnetar.records import kernel
 from magnetar.records.arrow import BatchUnreadable, Bytes, Table
 from magnetar.records.batch import HEADER_BYTES, batches
 from magnetar.records.errors import RecordsError
+from magnetar.records.kernels import arrow as kernel
 
 if TYPE_CHECKING:
     from magnetar.pipeline.chunked import LedgerChunks
 
-# The columns that say what the head of a batch says, in the order of `pulsar_kernel_many.ROW_START` and on.
+# The columns that say what the head of a batch says, in the order of `pulsar_many.ROW_START` and on.
 _HEAD = [
     kernel.START, kernel.END, kernel.BASE_OFFSET, kernel.LAST_DELTA,
     kernel.BASE_TIME, kernel.MAX_TIME, kernel.ATTRIBUTES, kernel.COUNT,

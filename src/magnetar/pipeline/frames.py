@@ -1,6 +1,6 @@
 """Walking a ledger's file in machine code: frames, entries and the heads of their record batches, into one table.
 
-The layouts are those of `magnetar.ledger.files.layout`, `magnetar.records.entry` and `magnetar.records.batch`.
+The layouts are those of `magnetar.ledger.formats.layout`, `magnetar.records.entry` and `magnetar.records.batch`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import types
 
-from magnetar.records import kernel
 from magnetar.records.arrow import Bytes, Table
-from magnetar.records.bytes_kernel import equals
 from magnetar.records.compiling import compiled
-from magnetar.records.kernel import BYTES, TABLE, big_endian, crc32c, unsigned
+from magnetar.records.kernels import arrow as kernel
+from magnetar.records.kernels.arrow import BYTES, TABLE, big_endian, crc32c, unsigned
+from magnetar.records.kernels.bytes import equals
 
 # Columns of a row: first those of the table that `kernel.decode_rows` wants, then these. FOREIGN is 1 for an entry that
 # is not in format ``kafka``: START and END span the whole entry then, and MAX_TIME is one that nobody knows.

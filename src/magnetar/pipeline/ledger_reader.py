@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.pipeline.catalog import LedgerCatalog, PartitionLog
+from magnetar.pipeline.few_records import NotPlain
 from magnetar.pipeline.ledger_part import ChunkedLog
 from magnetar.pipeline.options import SourceOptions, TopicPartition
-from magnetar.pipeline.port import Reader, RecordQuery, Slice, SliceSize, TopicInfo, Visible
+from magnetar.pipeline.port import LastRecord, Reader, RecordQuery, Slice, SliceSize, TopicInfo, Visible
 from magnetar.pipeline.slices import EARLIER_LEDGERS, LedgerSlice
 from magnetar.pipeline.watermarks import ask_broker, broker_address
 
@@ -86,6 +87,17 @@ class LedgerReader(Reader):
             for ledger in log.overlapping(low, high, times_ms=ask.times_ms, only=ask.ledgers)
             for cut in ledger.cuts(low, high, size, ask.times_ms)
         ]  # fmt: skip
+
+    def last_record(
+        self, which: TopicPartition, low: int, high: int, *, committed: bool
+    ) -> LastRecord | None:
+        found = None
+        try:
+            for ledger in self.logs[which].overlapping(low, high):
+                found = ledger.last_record(low, high, committed=committed) or found
+        except NotPlain:
+            return super().last_record(which, low, high, committed=committed)
+        return found
 
     def close(self) -> None:
         self.logs = {}

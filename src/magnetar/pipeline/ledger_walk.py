@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from magnetar.ledger.files.sparse import POINT_EVERY_BYTES, SparseIndex
+from magnetar.ledger.formats.sparse import POINT_EVERY_BYTES, SparseIndex
 from magnetar.pipeline.formats import in_kafka_format
 from magnetar.pipeline.frames import FRAME_AT, LAST_OFFSET, WORDS, FrameFault, Walk
 from magnetar.pipeline.mapped import STEP_BYTES, MappedLedger
-from magnetar.records import kernel
 from magnetar.records.arrow import BatchUnreadable, Table, arrow_batches
 from magnetar.records.batch import UNKNOWN_TIME
+from magnetar.records.kernels import arrow as kernel
 
 # A walk sees each batch's head: what the latest time is it knows (of Pulsar's it says that it may be any), the
 # earliest one not.

@@ -9,15 +9,16 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left, bisect_right
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
-from magnetar.ledger.files.layout import HEADER_BYTES, index_path
-from magnetar.ledger.files.sparse import SparseIndex
+from magnetar.ledger.formats.layout import HEADER_BYTES, index_path
+from magnetar.ledger.formats.sparse import SparseIndex
 from magnetar.ledger.port import LedgerSummary
-from magnetar.pipeline.mapped import MappedLedger
+from magnetar.pipeline.few_records import NotPlain, last_in_cut, take_whole_frames
+from magnetar.pipeline.mapped import Cut, MappedLedger
 from magnetar.pipeline.object_store import at_hand
-from magnetar.pipeline.port import SliceSize
+from magnetar.pipeline.port import LastRecord, SliceSize
 from magnetar.records.batch import UNKNOWN_TIME
 
 if TYPE_CHECKING:
@@ -25,16 +26,6 @@ if TYPE_CHECKING:
 
 
 _MIN_HOLE = 0.25  # of a slice: to pass over less takes about as long as to begin a task
-
-
-class Cut(NamedTuple):
-    """A part of a ledger: offsets ``[low, high)`` lie in bytes ``[start, end)``, which begin with ``entry_id``."""
-
-    low: int
-    high: int
-    start: int
-    end: int
-    entry_id: int
 
 
 class LedgerMap:
@@ -62,6 +53,8 @@ class LedgerMap:
             return
         self.index = self._stored_index(max(summary.first_offset, 0))
         if not summary.sealed:
+            if self.index.end < len(self._file()):
+                take_whole_frames(self._file(), self.index)
             if self.index.end < len(self._file()):
                 self._walk().to_the_end(live=live)
         elif self.index.next_offset != summary.last_offset + 1:
@@ -91,6 +84,15 @@ class LedgerMap:
             if start < end:
                 edges = [start, *self._edges(start, end, size), end]
                 found += [self._cut(*pair) for pair in itertools.pairwise(edges)]
+        return found
+
+    def last_record(self, low: int, high: int, *, committed: bool) -> LastRecord | None:
+        """Return the last record of what this ledger holds of ``[low, high)``; raise `NotPlain` where it takes more."""
+        if self.offloaded is not None:
+            raise NotPlain
+        found = None
+        for cut in self.cuts(low, high, SliceSize()):
+            found = last_in_cut(self._file(), cut, committed=committed) or found
         return found
 
     def _of_time(self, times_ms: tuple[int, int], size: SliceSize) -> list[tuple[int, int]]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import mmap
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
-from magnetar.ledger.files.layout import FRAME_BYTES, HEADER_BYTES, check_header, ledger_path
+from magnetar.ledger.formats.layout import FRAME_BYTES, HEADER_BYTES, check_header, ledger_path
 from magnetar.pipeline.object_store import at_hand
 
 if TYPE_CHECKING:
@@ -21,6 +21,16 @@ _DONE_WITH = getattr(mmap, "MADV_DONTNEED", None)
 _MANY = 1 << 62
 STEP_BYTES = 16 << 20
 """Who walks far goes in steps of about so much, and lets go of each: pages that were looked at count as memory."""
+
+
+class Cut(NamedTuple):
+    """A part of a ledger: offsets ``[low, high)`` lie in bytes ``[start, end)``, which begin with ``entry_id``."""
+
+    low: int
+    high: int
+    start: int
+    end: int
+    entry_id: int
 
 
 class MappedLedger:

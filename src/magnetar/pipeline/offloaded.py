@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
-from magnetar.ledger.files.layout import encode_header
-from magnetar.ledger.files.offloaded import OffloadedObjects
-from magnetar.ledger.offload.place import place_in
-from magnetar.ledger.offload.tiers import TierSettings, open_store
+from magnetar.ledger.formats.layout import encode_header
 from magnetar.ledger.port import LedgerSummary
+from magnetar.ledger.tiers.offloaded import OffloadedObjects
+from magnetar.ledger.tiers.place import place_in
+from magnetar.ledger.tiers.tiers import TierSettings, open_store
 from magnetar.pipeline.mapped import STEP_BYTES, MappedLedger
 
 if TYPE_CHECKING:

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from magnetar.broker.names import Naming
 from magnetar.ledger.bookkeeper.bookie_tls import BookieTls
 from magnetar.ledger.bookkeeper.closed import (
     BookieConnections,
@@ -34,8 +33,8 @@ from magnetar.ledger.bookkeeper.closed import (
     metadata_path,
 )
 from magnetar.ledger.errors import CannotOffload, TierFailed
-from magnetar.ledger.files.layout import FRAME_BYTES, HEADER_BYTES, encode_header, frame_head
-from magnetar.ledger.info import decode_info, path_of
+from magnetar.ledger.formats.info import decode_info, path_of
+from magnetar.ledger.formats.layout import FRAME_BYTES, HEADER_BYTES, encode_header, frame_head
 from magnetar.ledger.port import LedgerSummary
 from magnetar.metadata.zookeeper_security import ZooKeeperSecurity
 from magnetar.pipeline.ledger_part import LedgerPart
@@ -45,6 +44,7 @@ from magnetar.pipeline.port import RecordQuery, Slice, SliceSize
 from magnetar.pipeline.slices import LedgerSlice, settle
 from magnetar.pipeline.through_fetch import FetchReader
 from magnetar.records.entry import last_offset
+from magnetar.topics.names import Naming
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -94,6 +94,14 @@ _NAMES = {
         "chunkedMessageMaxBytes", "metadataStoreConfigPath", *_BOOKIE_TLS,
     )
 }  # fmt: skip
+_NOT_HERE = {
+    "auto.offset.reset": "startingOffsets says where to begin",
+    "enable.auto.commit": "no offsets are committed; progressGroup shows them",
+    "key.deserializer": "keys are bytes; cast them",
+    "value.deserializer": "values are bytes; cast them",
+    "interceptor.classes": "no interceptors run",
+}
+"""Settings of Kafka's clients that a source cannot follow, and what to do."""
 _DELAY = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?")
 _MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -251,6 +259,11 @@ def _progress_group(given: Mapping[str, str], *, streaming: bool | None) -> str 
 
 def _check_names(given: Mapping[str, str]) -> None:
     """Raise ``ValueError`` for options that nobody knows, and for those that are missing or too many."""
+    if "provider" in given and any(name.startswith("option.") for name in given):
+        raise ValueError(
+            "CREATE TABLE ... USING magnetar cannot be read: Spark gives a Python source none of its options then. "
+            "Write CREATE TEMPORARY VIEW ... USING magnetar OPTIONS (...), or a table of Spark's connector, USING kafka"
+        )
     harmless = {name.lower() for name in _MEANINGLESS}
     for name in given:
         if name not in _NAMES and name not in harmless and not name.startswith("kafka."):
@@ -287,6 +300,9 @@ def _pattern(given: Mapping[str, str]) -> str | None:
 
 def _kafka(options: Mapping[str, str]) -> dict[str, str]:
     """Return the settings for Kafka's clients; their names keep their case."""
+    for name in options:
+        if (what := _NOT_HERE.get(name.lower().removeprefix("kafka."))) and name.lower().startswith("kafka."):
+            raise ValueError(f"option {name} is not supported, as in Spark's Kafka source: {what}")
     found = {
         name[len("kafka.") :]: str(value)
         for name, value in options.items()

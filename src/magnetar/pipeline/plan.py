@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from magnetar.pipeline.catalog import matching
-from magnetar.pipeline.filters import Scope
 from magnetar.pipeline.ledger_reader import LedgerReader
 from magnetar.pipeline.options import EARLIEST, LATEST, Bound, Offsets, SourceOptions, TopicPartition
 from magnetar.pipeline.port import Reader, RecordQuery, Slice, SliceSize, TopicInfo
+
+if TYPE_CHECKING:
+    from magnetar.pipeline.filters import Scope
 
 
 class DataLost(Exception):
@@ -43,6 +47,19 @@ class Plan:
         self.visible = self.reader.visible(wanted)
         self.ids = {which.topic: topics[which.topic].topic_id for which in wanted}
 
+    @property
+    def ask(self) -> RecordQuery:
+        """What the options ask of every record."""
+        return ask_of(self._options)
+
+    def log_ends(self, wanted: Collection[TopicPartition]) -> Offsets:
+        """Return where the logs of some partitions end, whether or not transactions are open before that."""
+        if not self._options.read_committed:
+            return {which: self.visible[which].next for which in wanted}
+        with open_reader(replace(self._options, read_committed=False)) as reader:
+            reader.topics()
+            return {which: visible.next for which, visible in reader.visible(sorted(wanted)).items()}
+
     def starts(self) -> Offsets:
         """Return where each partition begins."""
         return {which: self._resolve(which, self._options.start, starting=True) for which in self.visible}
@@ -62,16 +79,16 @@ class Plan:
         scope: Scope | None = None,
     ) -> list[Slice]:
         """Cut ``[starts, ends)`` into slices, as small as the options say; leave out what ``scope`` does not want."""
-        scope = scope or Scope()
         ranges: dict[TopicPartition, tuple[int, int]] = {}
         for which, end in ends.items():
-            if scope.has_partition(which):
-                low, high = self._checked(which, starts.get(which), end)
-                low, high = scope.offsets_within(low, high)
-                if low < high:
-                    ranges[which] = low, high
+            if scope is not None and not scope.has_partition(which):
+                continue
+            low, high = self._checked(which, starts.get(which), end)
+            low, high = (low, high) if scope is None else scope.offsets_within(low, high)
+            if low < high:
+                ranges[which] = low, high
         size = self._size(sum(high - low for low, high in ranges.values()))
-        ask = scope.narrowed(ask_of(self._options))
+        ask = self.ask if scope is None else scope.narrowed(self.ask)
         return [
             piece
             for which, (low, high) in ranges.items()

@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark.sql.datasource import InputPartition
-
 from magnetar.pipeline.options import SLICE_BYTES, TopicPartition
 
 if TYPE_CHECKING:
@@ -34,6 +32,15 @@ class Visible(NamedTuple):
 
     first: int
     next: int
+
+
+class LastRecord(NamedTuple):
+    """What marks a place in a partition's history: a record without its headers. ``time_us`` is since 1970."""
+
+    offset: int
+    time_us: int
+    key: bytes | None
+    value: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +70,7 @@ class SliceSize:
 
 
 @dataclass(frozen=True)
-class Slice(InputPartition, ABC):  # type: ignore[misc]
+class Slice(ABC):
     """The records of one partition with offsets in ``[low, high)``: all that a task needs, and small when pickled."""
 
     topic: str
@@ -101,6 +108,20 @@ class Reader(ABC):
     ) -> list[Slice]:
         """Cut ``[low, high)``, all of it visible, into slices; leave out those in which nothing can fit ``ask``."""
 
+    def last_record(
+        self, which: TopicPartition, low: int, high: int, *, committed: bool
+    ) -> LastRecord | None:
+        """Return the last record of ``[low, high)``, all of it visible and little; None where there is none.
+
+        ``committed`` leaves out what aborted transactions wrote.
+        """
+        ask = RecordQuery(("offset", "timestamp", "key", "value"), read_committed=committed)
+        last = None
+        for piece in self.slices(which, low, high, SliceSize(), ask):
+            for batch in piece.read(ask):
+                last = batch if batch.num_rows else last
+        return None if last is None else last_of(last)
+
     @abstractmethod
     def close(self) -> None:
         """Let go of files and connections."""
@@ -112,3 +133,13 @@ class Reader(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def last_of(rows: pa.RecordBatch) -> LastRecord:
+    """Return a batch's last row; it has the columns offset, timestamp, key and value."""
+    import pyarrow as pa
+
+    last = rows.slice(rows.num_rows - 1)
+    time = last.column("timestamp").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())[0].as_py()
+    offset, key, value = (last.column(name)[0].as_py() for name in ("offset", "key", "value"))
+    return LastRecord(offset, time, key, value)

@@ -1,7 +1,9 @@
 """A stream's offsets, as its checkpoint and its progress show them.
 
-``{"flights": {"0": 23, "1": 5}, "@ids": {"flights": "<topic id>"}}``: those of Spark's Kafka source, and the topics'
-ids besides (no topic can be called ``@ids``), so that a topic that was deleted and made anew is not taken for the old.
+``{"flights": {"0": 23, "1": 5}, "@ids": {"flights": "<topic id>"}, "@marks": {"flights": {"0": "22:<digest>"}}}``:
+those of Spark's Kafka source, and besides (no topic can have such a name) the topics' ids, so that a topic that was
+deleted and made anew is not taken for the old one, and marks of the last records that were read
+(`magnetar.pipeline.history`), so that another history of the same topic is recognised.
 """
 
 from __future__ import annotations
@@ -9,18 +11,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from magnetar.pipeline.history import Marks, RecordMark, marks_from_json, marks_to_json
 from magnetar.pipeline.options import Offsets, TopicPartition
 
 _IDS = "@ids"
+_MARKS = "@marks"
+_BESIDES = (_IDS, _MARKS)
 
 
-def to_json(offsets: Mapping[TopicPartition, int], ids: Mapping[str, str] | None = None) -> dict[str, Any]:
+def to_json(
+    offsets: Mapping[TopicPartition, int],
+    ids: Mapping[str, str] | None = None,
+    marks: Mapping[TopicPartition, RecordMark] | None = None,
+) -> dict[str, Any]:
     """Return Spark's form of offsets."""
     found: dict[str, Any] = {}
     for which, offset in sorted(offsets.items()):
         found.setdefault(which.topic, {})[str(which.partition)] = offset
     if ids:
         found[_IDS] = {topic: ids[topic] for topic in found if topic in ids}
+    if marks:
+        found[_MARKS] = marks_to_json({which: mark for which, mark in marks.items() if which in offsets})
     return found
 
 
@@ -30,7 +41,7 @@ def from_json(offsets: Mapping[str, Mapping[str, Any]]) -> Offsets:
         return {
             TopicPartition(topic, int(partition)): int(offset)
             for topic, partitions in offsets.items()
-            if topic != _IDS
+            if topic not in _BESIDES
             for partition, offset in partitions.items()
         }
     except (ValueError, TypeError, AttributeError) as error:
@@ -40,3 +51,8 @@ def from_json(offsets: Mapping[str, Mapping[str, Any]]) -> Offsets:
 def ids_of(offsets: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Read the topics' ids that `to_json` gave; checkpoints without them are as good."""
     return dict(offsets.get(_IDS, {}))
+
+
+def marks_of(offsets: Mapping[str, Mapping[str, Any]]) -> Marks:
+    """Read the marks that `to_json` gave; checkpoints without them are as good."""
+    return marks_from_json(offsets.get(_MARKS, {}))

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from magnetar.ledger.disk import RealDisk
-from magnetar.ledger.files.layout import FRAME_BYTES, encode_header, frame_head, index_path, ledger_path
-from magnetar.ledger.files.sparse import SparseIndex
+from magnetar.ledger.files.disk import RealDisk
+from magnetar.ledger.formats.layout import FRAME_BYTES, encode_header, frame_head, index_path, ledger_path
+from magnetar.ledger.formats.sparse import SparseIndex
 from magnetar.records.batch import HEADER_BYTES, LOG_APPEND_TIME, gap, read_header, seal
 from magnetar.records.compression import Buffer, Codec
 from magnetar.records.encoder import Columns, Int64s

@@ -16,9 +16,9 @@ from magnetar.pipeline.offloaded import map_ledger
 from magnetar.pipeline.options import HEADERS
 from magnetar.pipeline.port import RecordQuery
 from magnetar.pipeline.transactions import Transactions, without_aborted
-from magnetar.records import kernel
 from magnetar.records.arrow import BatchUnreadable, Table, arrow_batches, damage_row
 from magnetar.records.batch import CONTROL, LOG_APPEND_TIME
+from magnetar.records.kernels import arrow as kernel
 
 if TYPE_CHECKING:
     import pyarrow as pa

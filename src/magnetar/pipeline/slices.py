@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from magnetar.pipeline.compiler_pages import let_go_of_compiler
+from magnetar.pipeline.first_read import prepare
 from magnetar.pipeline.ledger_part import LedgerPart
 from magnetar.pipeline.port import RecordQuery, Slice
 
@@ -27,6 +28,7 @@ class LedgerSlice(LedgerPart):
     """A part of a ledger that Spark hands to a task."""
 
     def read(self, ask: RecordQuery) -> Iterator[pa.RecordBatch]:
+        prepare()
         from magnetar.pipeline.slice_reader import SliceReader
 
         settle()

@@ -18,6 +18,7 @@ from pyspark.sql.datasource import (
     DataSourceReader,
     DataSourceStreamArrowWriter,
     DataSourceStreamReader,
+    InputPartition,
 )
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import (
@@ -140,15 +141,25 @@ def _spark_pushes_filters() -> bool:
     return _PUSHES in sys.modules or getattr(started, "name", None) == _PUSHES
 
 
-def read(partition: Any, options: SourceOptions, scope: Scope | None = None) -> Iterator[pa.RecordBatch]:
-    """Return a slice's records. Where we plan nothing, Spark sends a partition of its own."""
-    from magnetar.pipeline.plan import ask_of
-    from magnetar.pipeline.port import Slice
+class SparkSlice(InputPartition):  # type: ignore[misc]
+    """A slice as Spark carries it to a task. Slices know nothing of Spark, which takes long to import."""
 
-    if not isinstance(partition, Slice):
+    value: Slice
+
+
+def read(partition: Any, options: SourceOptions, scope: Scope | None = None) -> Iterator[pa.RecordBatch]:
+    """Return the records of a slice, or of the one in a `SparkSlice`. For a plan without slices Spark sends a partition
+    of its own, which has none.
+    """
+    from magnetar.pipeline.plan import ask_of
+
+    if isinstance(partition, SparkSlice):
+        partition = partition.value
+    elif isinstance(partition, InputPartition):
         return iter(())
     ask = ask_of(options)
-    return partition.read(ask if scope is None else scope.narrowed(ask))
+    found: Iterator[pa.RecordBatch] = partition.read(ask if scope is None else scope.narrowed(ask))
+    return found
 
 
 class BatchReader(DataSourceReader):  # type: ignore[misc]
@@ -158,7 +169,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
         self._options = options
         self._scope: Scope | None = None
 
-    def partitions(self) -> list[Slice]:
+    def partitions(self) -> list[SparkSlice]:
         from magnetar.pipeline.plan import Plan
         from magnetar.pipeline.slices import settle
 
@@ -170,7 +181,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
             hold_for_a_while(self._options, pieces)
         plan.close()
         settle()  # now that all is loaded, a kernel too if the plan needed one
-        return pieces
+        return [SparkSlice(each) for each in pieces]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         return read(partition, self._options, self._scope)
@@ -216,7 +227,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def reportLatestOffset(self) -> dict[str, Any]:
         return self._stream.latest()
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Slice]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[SparkSlice]:
+        return [SparkSlice(each) for each in self.slices(start, end)]
+
+    def slices(self, start: dict[str, Any], end: dict[str, Any]) -> list[Slice]:
+        """Return what a batch reads."""
         return self._stream.slices(start, end)
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:

@@ -8,16 +8,17 @@ from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows
 
-from magnetar.broker.names import Naming
 from magnetar.ledger.files.leases import HeldLease
 from magnetar.ledger.port import wall_clock_ms
 from magnetar.pipeline.admission import Delay, admit
+from magnetar.pipeline.history import Marks, changed, marks_before, said_of_shorter, shorter
 from magnetar.pipeline.options import Offsets, SourceOptions, TopicPartition
 from magnetar.pipeline.plan import Plan
 from magnetar.pipeline.port import Slice
-from magnetar.pipeline.progress import from_json, ids_of, to_json
+from magnetar.pipeline.progress import from_json, ids_of, marks_of, to_json
 from magnetar.pipeline.progress_group import ProgressGroup, progress_group
 from magnetar.pipeline.watermarks import broker_address
+from magnetar.topics.names import Naming
 
 Json = dict[str, Any]
 _NAMING = Naming()
@@ -32,6 +33,8 @@ class Stream:
         self._delay = Delay(options.min_offsets_per_trigger, options.max_trigger_delay_ms)
         self._target: Plan | None = None
         self._seen: Json | None = None
+        self._judged: Marks = {}
+        """The newest marks that this process made or has compared with the topic."""
         self._lease: HeldLease | None = None
         self._group: ProgressGroup | None = None
 
@@ -57,17 +60,19 @@ class Stream:
         plan = self._target or self._look()
         known = from_json(start)
         base = self._base(plan, start)
-        # A partition that was emptied is for `slices` to judge: offsets never go back.
-        ends = {which: max(end, base[which]) for which, end in plan.latest().items()}
+        ends = plan.latest()
+        back = self._went_back(plan, base)
+        # A partition that was emptied is for `slices` to judge. Offsets go back only with their topic.
+        ends = {which: end if which in back else max(end, base[which]) for which, end in ends.items()}
         self._seen = to_json({**known, **ends}, plan.ids)
         self._hold(base)
         self._show(base)
-        waiting = sum(end - base[which] for which, end in ends.items())
+        waiting = sum(max(end - base[which], 0) for which, end in ends.items())
         if self._target is None and not isinstance(limit, ReadAllAvailable) and self._delay.waits(waiting):
             return start
         if isinstance(limit, ReadMaxRows):
             ends = admit(base, ends, limit.max_rows)
-        return to_json({**known, **ends}, {**ids_of(start), **plan.ids})
+        return to_json({**known, **ends}, {**ids_of(start), **plan.ids}, self._marks(plan, start, base, ends))
 
     def latest(self) -> Json:
         """Return the latest offsets, as the last look of this trigger saw them."""
@@ -80,8 +85,12 @@ class Stream:
         """Cut a batch into slices; it may be one that an earlier run of the query planned."""
         plan = self._look()
         base = self._base(plan, start, end)
+        back = self._went_back(plan, base)
+        ends = {which: at for which, at in from_json(end).items() if not at <= back.get(which, -1)}
+        self._compare(plan, marks_of(start))
+        self._compare(plan, marks_of(end))
         self._hold(base)
-        return plan.slices(base, from_json(end))
+        return plan.slices(base, ends)
 
     def done(self, end: Json) -> None:
         """Note that everything before ``end`` is where it should be."""
@@ -120,6 +129,32 @@ class Stream:
                 for which, visible in plan.visible.items()
             },
         }
+
+    def _went_back(self, plan: Plan, base: Offsets) -> Offsets:
+        """Return the partitions that end before what was read of them, and where; raise ``DataLost``, or warn."""
+        back = shorter(plan, base)
+        for which, end in back.items():
+            plan.lost(said_of_shorter(which, base[which], end))
+        return back
+
+    def _compare(self, plan: Plan, marks: Marks) -> None:
+        """Raise ``DataLost``, or warn, where a topic has another history than the one that was read.
+
+        A mark that stands behind others of its partition since is compared: what follows it is about to be read.
+        """
+        due = {which: mark for which, mark in marks.items() if self._judged.get(which) != mark}
+        self._judged |= due
+        for what in changed(plan, due).values():
+            plan.lost(what)
+
+    def _marks(self, plan: Plan, start: Json, base: Offsets, ends: Offsets) -> Marks:
+        """Return the marks to keep beside ``ends``: new ones where there is more, those of before elsewhere."""
+        moved = {which: end for which, end in ends.items() if end != base[which]}
+        # A target is a look of earlier: ledgers that it knows may be gone.
+        made = marks_before(plan if self._target is None else self._look(), moved) if moved else {}
+        kept = {w: m for w, m in marks_of(start).items() if m.offset < ends.get(w, m.offset + 1)}
+        self._judged |= made
+        return {**kept, **made}
 
     def _check_topics(self, plan: Plan, known: Offsets) -> None:
         """Say so where the checkpoint is one of other topics than the options name."""

@@ -17,10 +17,10 @@ from magnetar.client.cluster import EARLIEST, LATEST, Cluster
 from magnetar.client.errors import ClientError
 from magnetar.client.fetch import Fetched, stored
 from magnetar.client.settings import ClientSettings, settings_of
+from magnetar.pipeline.few_records import in_microseconds
+from magnetar.pipeline.first_read import prepare
 from magnetar.pipeline.options import SourceOptions, TopicPartition
-from magnetar.pipeline.port import Reader, RecordQuery, Slice, SliceSize, TopicInfo, Visible
-from magnetar.records import kernel
-from magnetar.records.arrow import BatchUnreadable, Table, arrow_batches
+from magnetar.pipeline.port import LastRecord, Reader, RecordQuery, Slice, SliceSize, TopicInfo, Visible
 from magnetar.records.batch import (
     HEADER_BYTES,
     LOG_APPEND_TIME,
@@ -28,11 +28,16 @@ from magnetar.records.batch import (
     batches,
     check_crc,
     decode_records,
+    last_record_before,
 )
 from magnetar.records.errors import RecordsError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from magnetar.records.arrow import Table
+
+# What decodes is loaded by the first read: to ask how far topics are takes none of it.
 
 _ARROW_ROWS = 1 << 16
 _ARROW_BYTES = 8 << 20
@@ -98,6 +103,14 @@ class FetchReader(Reader):
             for start in range(low, high, step)
         ]
 
+    def last_record(
+        self, which: TopicPartition, low: int, high: int, *, committed: bool
+    ) -> LastRecord | None:
+        """Return it by the connections that there are, and without the kernel."""
+        topic_id = self._cluster.retrying(lambda: self._cluster.topic(which.topic)).topic_id
+        ask = RecordQuery((), read_committed=committed)
+        return FetchSlice(*which, low, high, self._settings, topic_id).last_record(self._cluster, ask)
+
     def close(self) -> None:
         self._cluster.close()
 
@@ -126,12 +139,33 @@ class FetchSlice(Slice):
             found = cluster.retrying(lambda: cluster.topic(self.topic))
             if found.topic_id != self.topic_id:
                 raise ClientError(f"topic {self.topic!r} was deleted and made anew while it was being read")
-            answers = stored(
-                cluster, self.topic, self.partition, self.low, self.high,
-                committed=ask.read_committed, most_bytes=_FETCH_BYTES,
-            )  # fmt: skip
-            for some in _gathered(answers, self, ask):
-                yield from some.arrow(self, ask)
+            yield from self.read_through(cluster, ask)
+
+    def read_through(self, cluster: Cluster, ask: RecordQuery) -> Iterator[pa.RecordBatch]:
+        """Return the records, brought by connections that the caller has."""
+        for some in _gathered(self._stored(cluster, ask), self, ask):
+            yield from some.arrow(self, ask)
+
+    def last_record(self, cluster: Cluster, ask: RecordQuery) -> LastRecord | None:
+        """Return the last record, brought by connections that the caller has."""
+        found = None
+        for fetched in self._stored(cluster, ask):
+            for header, data in _uncontrolled(fetched, self, ask):
+                if _wanted(header, self, ask):
+                    try:
+                        record = last_record_before(data, self.high)
+                    except RecordsError as error:
+                        raise _damaged(self, header, error) from None
+                    found = record if record is not None and record.offset >= self.low else found
+        if found is None:
+            return None
+        return LastRecord(found.offset, in_microseconds(found.timestamp), found.key, found.value)
+
+    def _stored(self, cluster: Cluster, ask: RecordQuery) -> Iterator[Fetched]:
+        return stored(
+            cluster, self.topic, self.partition, self.low, self.high,
+            committed=ask.read_committed, most_bytes=_FETCH_BYTES,
+        )  # fmt: skip
 
 
 class _Gathered:
@@ -152,6 +186,9 @@ class _Gathered:
         """Yield the records; raise `FetchedDamaged`."""
         if not self._rows:
             return
+        prepare()
+        from magnetar.records.arrow import BatchUnreadable, arrow_batches
+
         data = np.frombuffer(b"".join(self._parts), np.uint8)
         try:
             yield from arrow_batches(
@@ -162,6 +199,8 @@ class _Gathered:
             raise _damaged(piece, self._rows[error.batch], error) from None
 
     def _table(self) -> Table:
+        from magnetar.records.kernels import arrow as kernel
+
         table = np.zeros((len(self._rows), kernel.BATCH_FIELDS), np.int64)
         at = 0
         for row, header in zip(table, self._rows, strict=True):

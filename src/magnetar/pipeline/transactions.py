@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from magnetar.ledger.errors import LedgerCorrupt
-from magnetar.ledger.files.layout import HEADER_BYTES
+from magnetar.ledger.formats.layout import HEADER_BYTES
 from magnetar.pipeline.frames import ENTRY_ID, FRAME_AT, MARKER, PRODUCER_ID
 from magnetar.pipeline.mapped import STEP_BYTES, MappedLedger
 from magnetar.pipeline.offloaded import OffloadedAt, map_ledger
-from magnetar.records import kernel
 from magnetar.records.arrow import Table
 from magnetar.records.batch import CONTROL, TRANSACTIONAL, decode_records
 from magnetar.records.batch import HEADER_BYTES as BATCH_HEADER_BYTES
 from magnetar.records.errors import RecordsError
+from magnetar.records.kernels import arrow as kernel
 from magnetar.records.pulsar_transactions import ABORT_MARKER
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """How far records are visible: a running broker says it; without one, all that is whole on disk is.
 
 What lies in the files beyond the high watermark is not promised to survive yet, so nobody may see it. The broker is
-asked as any client would ask, through Kafka's own client library; this module is the only place where the driver
-talks to anybody.
+asked as any client would ask, by the settings that reading through Fetch takes: those of a secured cluster mean the
+same with a path and without.
 """
 
 from __future__ import annotations
@@ -10,8 +10,12 @@ from __future__ import annotations
 import fcntl
 import json
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
+from magnetar.client.cluster import EARLIEST, LATEST, Cluster
+from magnetar.client.errors import ClientError
+from magnetar.client.settings import settings_of
 from magnetar.pipeline.options import TopicPartition
 from magnetar.pipeline.port import Visible
 
@@ -43,37 +47,27 @@ def ask_broker(
 ) -> dict[TopicPartition, Visible]:
     """Ask the broker how far each partition may be read; raise `BrokerSilent` if it does not say.
 
-    ``settings`` are more of those that Kafka's clients take; under ``read_committed`` an open transaction ends it.
+    ``settings`` are more of those that `magnetar.client.settings` reads; under ``read_committed`` an open transaction
+    ends it.
     """
-    try:
-        from confluent_kafka import IsolationLevel, KafkaException
-        from confluent_kafka import TopicPartition as Asked
-        from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
-    except ImportError:
-        raise BrokerSilent(
-            f"to read beside the running broker at {address}, install confluent-kafka"
-        ) from None
-    asked = {which: Asked(which.topic, which.partition) for which in partitions}
+    asked = {(which.topic, which.partition) for which in partitions}
     if not asked:
         return {}
-    client = AdminClient({**(settings or {}), "bootstrap.servers": address, "log_level": 0})
-    level = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
-    ends = []
+    named = settings_of({**(settings or {}), "bootstrap.servers": address})
     try:
-        for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):  # type: ignore[no-untyped-call]
-            answers = client.list_offsets(
-                dict.fromkeys(asked.values(), spec),
-                isolation_level=level,
-                request_timeout=_TIMEOUT_S,
+        with Cluster(named) as cluster:
+            firsts, nexts = (
+                cluster.retrying(
+                    partial(cluster.list_offsets, dict.fromkeys(asked, place), committed=read_committed),
+                    timeout_s=_TIMEOUT_S,
+                )
+                for place in (EARLIEST, LATEST)
             )
-            ends.append(
-                {(a.topic, a.partition): answer.result(_TIMEOUT_S).offset for a, answer in answers.items()}
-            )
-    except (KafkaException, TimeoutError) as error:
+    except ClientError as error:
         raise BrokerSilent(
             f"the broker at {address} does not say how far records are visible: {error}"
         ) from None
-    return {which: Visible(ends[0][which], ends[1][which]) for which in asked}
+    return {TopicPartition(*each): Visible(firsts[each], nexts[each]) for each in asked}
 
 
 def _is_owned(data: Path) -> bool:

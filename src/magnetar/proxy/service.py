@@ -8,15 +8,15 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from magnetar.broker.auth.tls import HANDSHAKE_TIMEOUT_S, SHUTDOWN_TIMEOUT_S, kafka_tls
-from magnetar.broker.connections import Connections
-from magnetar.broker.errors import InvalidConfig
-from magnetar.broker.listeners import CannotListen, Listener
-from magnetar.broker.memory import MemoryBudget
-from magnetar.broker.settings import Settings
+from magnetar.auth.tls import HANDSHAKE_TIMEOUT_S, SHUTDOWN_TIMEOUT_S, kafka_tls
+from magnetar.base.errors import InvalidConfig
 from magnetar.client.security import ClientSecurity
 from magnetar.proxy.figures import ProxyFigures
 from magnetar.proxy.settings import ProxySettings
+from magnetar.serving.connections import Connections
+from magnetar.serving.listeners import CannotListen, Listener
+from magnetar.serving.memory import MemoryBudget
+from magnetar.settings.settings import Settings
 
 _STRANGERS_PART = 8
 _log = logging.getLogger("magnetar.proxy")
@@ -64,15 +64,17 @@ class ProxyService:
         proxy.start()
         self._close.append(proxy.close)
         listeners = [
-            replace(each, context=kafka_tls(self.settings.security, each.client_auth)) if each.tls else each
+            replace(each, context=kafka_tls(self.settings.at(each.name).security, each.client_auth))
+            if each.tls
+            else each
             for each in parse_listeners(self.settings, passes_logins_on=True)
         ]
         await self._listen("kafka", listeners, proxy.connection)
 
     async def _serve_pulsar(self) -> None:
-        from magnetar.broker.url_listeners import with_tls
         from magnetar.proxy.pulsar.server import PulsarProxy
         from magnetar.pulsar.listeners import parse_pulsar_listeners
+        from magnetar.serving.url_listeners import with_tls
 
         try:
             proxy = PulsarProxy(
@@ -80,6 +82,7 @@ class ProxyService:
             )
         except ValueError as error:
             raise InvalidConfig(f"Invalid value for configuration broker.service.url: {error}") from None
+        proxy.start()
         self._close.append(proxy.close)
         listeners = with_tls(parse_pulsar_listeners(self.settings), self.settings)
         await self._listen("pulsar", listeners, proxy.connection)
@@ -89,11 +92,11 @@ class ProxyService:
         assert isinstance(served, tuple)
         if not served:
             return
-        from magnetar.broker.url_listeners import HTTP, url_listeners, with_tls
         from magnetar.proxy.web import WebProxy
+        from magnetar.serving.url_listeners import HTTP, url_listeners, with_tls
 
         try:
-            proxy = WebProxy(self.settings.of(ProxySettings), self.memory, self.connections, self.figures)
+            proxy = WebProxy(lambda: self.settings, self.memory, self.connections, self.figures)
         except ValueError as error:
             raise InvalidConfig(f"Invalid value for configuration broker.web.service.url: {error}") from None
         self._close.append(proxy.close)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from magnetar.broker.setting import HandlerSettings, setting
-from magnetar.broker.values import Kind, at_least
+from magnetar.base.setting import HandlerSettings, setting
+from magnetar.base.values import Kind, at_least
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,13 +15,13 @@ class ProxySettings(HandlerSettings):
     proxy_bootstrap_servers: tuple[str, ...] = setting(
         (),
         Kind.LIST,
-        "Where Kafka's protocol of some brokers is reached, HOST:PORT each; empty if Kafka's clients are not served.",
+        "Kafka addresses of some brokers, HOST:PORT each; empty if no Kafka clients are served.",
     )
     broker_service_url: str = setting(
         "",
         Kind.STRING,
-        "Where Pulsar's protocol of some brokers is reached, pulsar://HOST:PORT or pulsar+ssl://HOST:PORT, further "
-        "ones behind commas; empty if Pulsar's clients are not served.",
+        "Pulsar addresses of some brokers, pulsar://HOST:PORT or pulsar+ssl://HOST:PORT, further ones after "
+        "commas; empty if no Pulsar clients are served.",
         pulsar=("brokerServiceURLTLS",),
     )
     broker_web_service_url: str = setting(
@@ -31,7 +31,7 @@ class ProxySettings(HandlerSettings):
         "it is not passed on.",
     )
     proxy_node_id: int = setting(
-        0, Kind.INT, "Number of the only broker that Kafka's clients see.", rule=at_least(0)
+        0, Kind.INT, "Node id of the only broker that Kafka clients see.", rule=at_least(0)
     )
     proxy_broker_tls_enabled: bool = setting(
         False,
@@ -40,7 +40,9 @@ class ProxySettings(HandlerSettings):
         pulsar=("tlsEnabledWithBroker",),
     )
     broker_client_trust_certs_file_path: str = setting(
-        "", Kind.STRING, "PEM file of who may vouch for brokers; empty for those that the system trusts."
+        "",
+        Kind.STRING,
+        "PEM file of the authorities that sign brokers' certificates; empty for those that the system trusts.",
     )
     broker_client_certificate_file_path: str = setting(
         "", Kind.STRING, "PEM file of the certificate that is shown to brokers; empty for none."
@@ -52,8 +54,8 @@ class ProxySettings(HandlerSettings):
     broker_proxy_allowed_host_names: tuple[str, ...] = setting(
         (),
         Kind.LIST,
-        "Hosts of brokers that Pulsar's clients may ask to be connected to, `*` standing for any part of a name. "
-        "Brokers that were named to a client in an answer to its lookup are always allowed, and no others.",
+        "Hosts of brokers that Pulsar clients may connect to, `*` standing for any part of a name. Brokers that a"
+        " lookup returned to a client are always allowed, and no others.",
     )
     broker_proxy_allowed_target_ports: tuple[str, ...] = setting(
         ("6650", "6651"), Kind.LIST, "Ports of the brokers that are allowed by their host; `*` is any."
@@ -76,8 +78,8 @@ class ProxySettings(HandlerSettings):
     proxy_idle_connections: int = setting(
         8,
         Kind.INT,
-        "Connections to one broker that are kept for the next client with the same name and password, or with none. "
-        "Those of who logs in by SCRAM are not.",
+        "Idle connections to one broker that are retained for the next client with the same name and password, or"
+        " with none. Connections with SCRAM are not.",
         rule=at_least(0),
     )
     proxy_delegation_token_lifetime_ms: int = setting(

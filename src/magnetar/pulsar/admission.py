@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from magnetar.broker.auth.authorization import Right
-from magnetar.broker.names import TopicName
-from magnetar.broker.policies import NamespacePolicies
+from magnetar.auth.rights import Right
 from magnetar.pulsar.deduplication import CURSOR as DEDUPLICATION_CURSOR
 from magnetar.pulsar.dispatch.consumer import Consumer
 from magnetar.pulsar.errors import (
@@ -20,6 +18,8 @@ from magnetar.pulsar.schemas import NO_SCHEMA
 from magnetar.pulsar.services import PulsarServices
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.pulsar.topics import AnyTopic, PulsarTopics
+from magnetar.topics.names import TopicName
+from magnetar.topics.policies import NamespacePolicies
 from magnetar.wire.pulsar.pulsar_pb2 import Schema, ServerError
 
 _REPLICATORS = "pulsar.repl."

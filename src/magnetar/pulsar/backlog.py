@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from magnetar.broker.limits import QUOTA_POLICIES, Quota
 from magnetar.ledger.port import Position
 from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.errors import PulsarError
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.records.entry import index_of
+from magnetar.topics.limits import QUOTA_POLICIES, Quota
 from magnetar.wire.pulsar.pulsar_pb2 import ServerError
 
 HOLD, EXCEPTION, EVICTION = QUOTA_POLICIES
@@ -22,7 +22,7 @@ _EVICT_TO = 0.9  # as Pulsar does, so that the next message does not begin it ag
 
 @dataclass(frozen=True, slots=True)
 class TopicBacklog:
-    """One partition as the broker's monitor of backlogs knows it; see `magnetar.broker.backlogs`."""
+    """One partition as the broker's monitor of backlogs knows it; see `magnetar.logs.backlogs`."""
 
     topic: PulsarTopic
 
@@ -47,6 +47,8 @@ class TopicBacklog:
 
 async def check_producer(topic: PulsarTopic, now_ms: int) -> None:
     """Raise why a producer cannot come now; by the code its client knows whether to wait or to fail."""
+    if refusal := topic.log.room.refusal:
+        raise PulsarError(refusal, ServerError.ProducerBlockedQuotaExceededError)
     for quota in (over_size(topic), await over_age(topic, now_ms)):
         if quota is not None and quota.policy != EVICTION:
             code = (

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
-from magnetar.broker.auth.authorization import Access
-from magnetar.broker.listeners import Listener
-from magnetar.broker.some_lines import SomeLines
+from magnetar.auth.authorization import Access
+from magnetar.auth.proxied import OriginalProof
+from magnetar.base.some_lines import SomeLines
 from magnetar.ledger.port import when_done
 from magnetar.pulsar.dispatch.base import AnySubscription
 from magnetar.pulsar.dispatch.consumer import Consumer
@@ -29,6 +29,7 @@ from magnetar.pulsar.services import PulsarServices
 from magnetar.pulsar.topics import AnyTopic
 from magnetar.pulsar.watches import TopicListWatcher
 from magnetar.records.compression import Buffer
+from magnetar.serving.listeners import Listener
 from magnetar.wire.pulsar import encode
 from magnetar.wire.pulsar.frames import BadFrame, read_frame
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, ServerError
@@ -98,6 +99,12 @@ class PulsarConnection:
         self.client_version = ""
         self.protocol_version = 0
         self.role = ""
+        self.original_principal = ""
+        """For whom the client says that it speaks, as Pulsar's proxies do."""
+        self.original_proof: OriginalProof | None = None
+        """What the client has shown to the proxy that speaks for it; None where that is not looked at."""
+        self.proxy_role = ""
+        """The proxy's, which speaks for ``role``; empty if that is the client itself."""
         self.access: Access | None = None
         """What the client may do; None for everything."""
         self.auth_method = ""

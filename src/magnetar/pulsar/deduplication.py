@@ -14,9 +14,9 @@ from contextlib import suppress
 
 from google.protobuf.message import DecodeError
 
-from magnetar.ledger.cursor_info import CursorInfo
-from magnetar.ledger.cursors import CursorStore
+from magnetar.ledger.cursors.store import CursorStore
 from magnetar.ledger.errors import LedgerFenced
+from magnetar.ledger.formats.cursor_info import CursorInfo
 from magnetar.ledger.port import ManagedLedger, Pending, Position, when_done
 from magnetar.wire.pulsar.pulsar_pb2 import MessageMetadata
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from magnetar.broker.auth.authentication import AuthenticationFailed
-from magnetar.broker.errors import (
+from magnetar.auth.authentication import AuthenticationFailed
+from magnetar.base.errors import (
     BrokerError,
     InvalidPartitions,
     InvalidTopic,
@@ -12,8 +12,8 @@ from magnetar.broker.errors import (
     TopicExists,
     TopicNotFound,
 )
-from magnetar.broker.ownership import NotOwned
-from magnetar.broker.transactions import (
+from magnetar.cluster.ownership import NotOwned
+from magnetar.coordination.transactions import (
     CoordinatorNotFound,
     CoordinatorNotReady,
     InvalidTxnStatus,

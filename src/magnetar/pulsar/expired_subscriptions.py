@@ -11,11 +11,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from magnetar.broker.core import Broker
-from magnetar.broker.errors import BrokerError
-from magnetar.broker.slices import sliced
+from magnetar.base.errors import BrokerError
+from magnetar.base.slices import sliced
 from magnetar.ledger.errors import LedgerError
 from magnetar.metadata import MetadataError
+from magnetar.node.broker import Broker
 from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.errors import PulsarError
 from magnetar.pulsar.group_cursors import GroupCursors

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from magnetar import __version__
-from magnetar.broker.auth import Access, Right, may
-from magnetar.broker.figures import Family, FigureTable, LogFigures, escaped, labelled
+from magnetar.auth import Access, Right, may
+from magnetar.figures.figures import Family, FigureTable, LogFigures, escaped, labelled
 from magnetar.pulsar.dispatch.base import AnySubscription
 from magnetar.pulsar.dispatch.non_persistent import NonPersistentSubscription
 from magnetar.pulsar.dispatch.subscription import Subscription
@@ -103,7 +103,7 @@ class _Sums:
 
 
 class PulsarFigures:
-    """Tables of what Pulsar's users know; see `magnetar.broker.figures.Source`."""
+    """Tables of what Pulsar's users know; see `magnetar.figures.figures.Source`."""
 
     def __init__(self, services: PulsarServices, server: PulsarServer) -> None:
         self._services = services

@@ -7,7 +7,7 @@ tools show it, reset it, delete it, but no consumer may subscribe to it, unless 
     the group has none         consumers are sent what is left; what they acknowledge is committed for the group
 
 A partition's cursors are kept by the broker that has it; a group's coordinator may be another one. What groups commit
-is told to those who keep the cursors, and these ask the coordinator (`magnetar.broker.progress`).
+is told to those who keep the cursors, and these ask the coordinator (`magnetar.coordination.progress`).
 """
 
 from __future__ import annotations
@@ -21,15 +21,14 @@ from typing import Any
 from urllib.parse import quote, unquote
 from weakref import WeakKeyDictionary, WeakSet
 
-from magnetar.broker.core import Broker
-from magnetar.broker.errors import BrokerError, TopicNotFound
-from magnetar.broker.ownership import NotOwned
-from magnetar.broker.progress import GroupIsActive, GroupStanding, Read
-from magnetar.broker.slices import batched, sliced
-from magnetar.broker.topic import Topic
+from magnetar.base.errors import BrokerError, TopicNotFound
+from magnetar.base.slices import batched, sliced
+from magnetar.cluster.ownership import NotOwned
+from magnetar.coordination.progress import GroupIsActive, GroupStanding, Read
 from magnetar.ledger.errors import LedgerError, OffsetOutOfRange
 from magnetar.ledger.port import Position
 from magnetar.metadata import ANY, Delete, MetadataError, NotFound, Put
+from magnetar.node.broker import Broker
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.shared import Shared
 from magnetar.pulsar.dispatch.subscription import Subscription
@@ -39,6 +38,7 @@ from magnetar.pulsar.linked_shares import LinkedShares
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.pulsar.topics import PulsarTopics
 from magnetar.records.errors import RecordsError
+from magnetar.topics.topic import Topic
 
 _MARKS = "/magnetar/group-cursors"
 _COMMITTED, _JOINING = "groups.committed", "groups.joining"
@@ -69,7 +69,7 @@ class GroupCursors:
         self.shares = LinkedShares(broker, topics, self.offset_of, self._put)
         self._urgent: set[asyncio.Task[None]] = set()
         self._progress.listening = True
-        self._progress.joining = self._joining
+        self._progress.joining.append(self._joining)
         topics.each_second.append(self.synchronise)
         topics.is_groups = self.is_groups
         topics.loading.append(self._load)

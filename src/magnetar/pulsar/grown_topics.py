@@ -14,19 +14,19 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, cast
 
-from magnetar.broker.asking_owners import ask_owners
-from magnetar.broker.core import Broker
-from magnetar.broker.errors import BrokerError
-from magnetar.broker.ownership import NotOwned
-from magnetar.broker.slices import batched
-from magnetar.broker.topic import Topic
-from magnetar.ledger.cursor import Start
+from magnetar.base.errors import BrokerError
+from magnetar.base.slices import batched
+from magnetar.cluster.asking_owners import ask_owners
+from magnetar.cluster.ownership import NotOwned
+from magnetar.ledger.cursors.cursor import Start
 from magnetar.ledger.errors import LedgerError
 from magnetar.metadata import MetadataError
+from magnetar.node.broker import Broker
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.wanted import Wanted
 from magnetar.pulsar.errors import PulsarError
 from magnetar.pulsar.topics import PulsarTopics
+from magnetar.topics.topic import Topic
 
 _ABOUT = "topics.grown"
 _AT_ONCE = 20

@@ -6,14 +6,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from magnetar.broker.background import end_all
-from magnetar.broker.core import Broker
-from magnetar.broker.handlers import ProtocolHandler
-from magnetar.broker.listeners import Listener
-from magnetar.broker.setting import HandlerSettings
-from magnetar.broker.settings import Settings
-from magnetar.broker.url_listeners import with_tls
+from magnetar.base.background import end_all
+from magnetar.base.setting import HandlerSettings
+from magnetar.cluster.ownership import SoleOwner
 from magnetar.ledger.port import wall_clock_ms
+from magnetar.node.broker import Broker
+from magnetar.node.handlers import ProtocolHandler
 from magnetar.pulsar.expired_subscriptions import ExpiredSubscriptionsSweep
 from magnetar.pulsar.figures import PulsarFigures
 from magnetar.pulsar.group_cursors import GroupCursors
@@ -28,6 +26,9 @@ from magnetar.pulsar.settings import PulsarSettings
 from magnetar.pulsar.topics import PulsarTopics
 from magnetar.pulsar.watches import Watches
 from magnetar.schema_registry.workshop import Workshop
+from magnetar.serving.listeners import Listener
+from magnetar.serving.url_listeners import with_tls
+from magnetar.settings.settings import Settings
 
 if TYPE_CHECKING:
     from magnetar.pulsar.transactions.participants import TopicParticipants
@@ -66,7 +67,9 @@ class PulsarProtocolHandler(ProtocolHandler):
     async def start(self, broker: Broker) -> None:
         topics = PulsarTopics(broker, self._clock)
         strategy = strategy_named(self._settings.of(PulsarSettings).schema_compatibility_strategy)
-        schemas = TopicSchemas(broker.store, self._clock, strategy, broker.offers.get(Workshop))
+        schemas = TopicSchemas(
+            broker.store, self._clock, strategy, broker.offers.get(Workshop), topics.policies.schema_strategy
+        )
         self.services = PulsarServices(
             broker,
             topics,
@@ -81,7 +84,6 @@ class PulsarProtocolHandler(ProtocolHandler):
         InactiveTopicsSweep(broker, topics, self._clock)
         ExpiredSubscriptionsSweep(broker, topics, self.services.groups, self._clock)
         broker.events.topic_deleted.append(schemas.topic_deleted)
-        schemas.strategy_of = topics.policies.schema_strategy
         self._server = PulsarServer(self.services, self._settings)
         await broker.metadata.follow(schemas, load=False)
         await topics.start()
@@ -106,12 +108,15 @@ class PulsarProtocolHandler(ProtocolHandler):
 
         broker.transactions.join(participants)
         coordinator_of = broker.transactions.coordinator_of
-        if self._has_transactions and coordinator_of is not None:
+        # Brokers of a cluster answer each other about transactions whether their own clients may have any or not: the
+        # setting is changed on one after the other, and each has a part of the coordinators, and of the topics.
+        is_one_of_several = not isinstance(broker.ownership, SoleOwner)
+        if coordinator_of is not None and (self._has_transactions or is_one_of_several):
             from magnetar.pulsar.transactions.service import TransactionService
 
-            self.services.transactions = TransactionService(
-                broker, topics, participants(), await coordinator_of()
-            )
+            service = TransactionService(broker, topics, participants(), await coordinator_of())
+            if self._has_transactions:
+                self.services.transactions = service
 
     def new_connection(self, listener: Listener) -> asyncio.BaseProtocol:
         return self._server.connection(listener)

@@ -11,17 +11,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from magnetar.broker.core import Broker
-from magnetar.broker.errors import BrokerError
-from magnetar.broker.limits import CAUGHT_UP, InactiveTopics
-from magnetar.broker.slices import sliced
-from magnetar.broker.topic import Topic
+from magnetar.base.errors import BrokerError
+from magnetar.base.slices import sliced
 from magnetar.ledger.errors import LedgerError
 from magnetar.metadata import MetadataError
+from magnetar.node.broker import Broker
 from magnetar.pulsar.limit_settings import PulsarLimitSettings
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.pulsar.topics import PulsarTopics
 from magnetar.records.errors import RecordsError
+from magnetar.topics.limits import CAUGHT_UP, InactiveTopics
+from magnetar.topics.topic import Topic
 
 _log = logging.getLogger("magnetar.pulsar")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from magnetar.broker.limits import QUOTA_POLICIES
-from magnetar.broker.setting import HandlerSettings, setting
-from magnetar.broker.values import Kind, at_least, one_of
+from magnetar.base.setting import HandlerSettings, setting
+from magnetar.base.values import Kind, at_least, one_of
+from magnetar.topics.limits import QUOTA_POLICIES
 
 _POLICY = "A policy of the namespace or the topic comes first."
 
@@ -26,7 +26,7 @@ def _bound(pulsar: str, doc: str, *, size: bool = False) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PulsarLimitSettings(HandlerSettings):
-    """What Pulsar's clients may do; 0 is no bound."""
+    """Limits for Pulsar clients; 0 is no bound."""
 
     max_producers_per_topic: int = _bound(
         "maxProducersPerTopic", "Producers of Pulsar that one topic (one partition) may have"
@@ -39,15 +39,15 @@ class PulsarLimitSettings(HandlerSettings):
     )
     max_subscriptions_per_topic: int = _bound(
         "maxSubscriptionsPerTopic",
-        "Subscriptions that one topic (one partition) may have, Kafka's groups not counted",
+        "Subscriptions that one topic (one partition) may have, not counting Kafka groups",
     )
     max_publish_rate_per_topic_in_messages: int = _bound(
         "maxPublishRatePerTopicInMessages",
-        "Messages that Pulsar's producers may send to a topic (a partition) in a second",
+        "Messages that Pulsar producers may send to a topic (a partition) in a second",
     )
     max_publish_rate_per_topic_in_bytes: int = _bound(
         "maxPublishRatePerTopicInBytes",
-        "Bytes that Pulsar's producers may send to one topic (one partition) in a second",
+        "Bytes that Pulsar producers may send to one topic (one partition) in a second",
         size=True,
     )
     dispatch_throttling_rate_per_topic_in_msg: int = _bound(
@@ -96,7 +96,7 @@ class PulsarLimitSettings(HandlerSettings):
     broker_delete_inactive_topics_frequency_seconds: int = setting(
         60,
         Kind.INT,
-        "How often topics are looked for that nobody uses, and whose policy (inactiveTopicPolicies) has them deleted.",
+        "How often the broker looks for unused topics whose policy (inactiveTopicPolicies) has them deleted.",
         unit="seconds",
         rule=at_least(1),
         pulsar=("brokerDeleteInactiveTopicsFrequencySeconds",),

@@ -1,4 +1,4 @@
-"""Subscriptions as linked share groups find them: see `magnetar.broker.shares.linked`."""
+"""Subscriptions as linked share groups find them: see `magnetar.coordination.shares.linked`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from magnetar.broker.core import Broker
-from magnetar.broker.shares.linked import QueueBusy, Workers, WorkQueue
-from magnetar.broker.topic import Topic
-from magnetar.ledger.cursor import Start
+from magnetar.coordination.shares.linked import QueueBusy, Workers, WorkQueue
+from magnetar.ledger.cursors.cursor import Start
+from magnetar.node.broker import Broker
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.shared import Shared
 from magnetar.pulsar.dispatch.subscription import Subscription
@@ -17,6 +16,7 @@ from magnetar.pulsar.dispatch.wanted import Wanted
 from magnetar.pulsar.errors import ConsumerBusy
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.pulsar.topics import PulsarTopics
+from magnetar.topics.topic import Topic
 
 
 class LinkedShares:
@@ -34,10 +34,7 @@ class LinkedShares:
         self._topics = topics
         self._offset_of = offset_of
         self._put = put
-        self._links.beginning = self._beginning
-        self._links.join = self._join
-        self._links.is_used = self._is_used
-        self._links.moving = self._moving_with_group
+        self._links.subscriptions = self
         topics.find_books = self._find_books
 
     # -- asked by Kafka's side
@@ -47,11 +44,11 @@ class LinkedShares:
         found = opened.subscriptions.get(name)
         return opened, found if found is not None and found.is_durable else None
 
-    async def _beginning(self, name: str, topic: Topic, index: int) -> int | None:
+    async def beginning(self, name: str, topic: Topic, index: int) -> int | None:
         opened, found = await self._find(name, topic, index)
         return None if found is None else await self._offset_of(opened, found)
 
-    async def _join(self, name: str, topic: Topic, index: int, queue: WorkQueue) -> Workers | None:
+    async def join(self, name: str, topic: Topic, index: int, queue: WorkQueue) -> Workers | None:
         opened, found = await self._find(name, topic, index)
         if found is None:
             return None
@@ -65,13 +62,13 @@ class LinkedShares:
         await found.link.join(queue)
         return found.link
 
-    def _is_used(self, name: str, topic: Topic, index: int) -> bool:
+    def is_used(self, name: str, topic: Topic, index: int) -> bool:
         opened = self._topics.opened(topic, index)
         found = None if opened is None else opened.subscriptions.get(name)
         return found is not None and bool(found.consumers)
 
     @asynccontextmanager
-    async def _moving_with_group(
+    async def moving_with_group(
         self, name: str, topic: Topic, index: int, offset: int
     ) -> AsyncIterator[None]:
         opened, found = await self._find(name, topic, index)

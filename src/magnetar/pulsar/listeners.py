@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from magnetar.broker.listeners import Listener
-from magnetar.broker.settings import Settings
-from magnetar.broker.url_listeners import url_listeners, with_ports
 from magnetar.pulsar.settings import PulsarSettings
+from magnetar.serving.listeners import Listener
+from magnetar.serving.url_listeners import url_listeners, with_ports
+from magnetar.settings.settings import Settings
 
 _SCHEMES = {"pulsar": "PULSAR", "pulsar+ssl": "PULSAR_SSL"}
 

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 
-from magnetar.broker.errors import InvalidTopic
-from magnetar.broker.names import TopicName
-from magnetar.broker.topic import Topic
+from magnetar.base.errors import InvalidTopic
+from magnetar.topics.names import TopicName
+from magnetar.topics.topic import Topic
 
 _PARTITION = re.compile(r"^(?P<topic>.+)-partition-(?P<number>0|[1-9][0-9]{0,8})$")
 _NON_PERSISTENT = "non-persistent://"

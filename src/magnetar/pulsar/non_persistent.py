@@ -11,16 +11,12 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator
 
-from magnetar.broker.catalog import TOPICS, topic_path
-from magnetar.broker.core import Broker
-from magnetar.broker.errors import InvalidPartitions, NamespaceNotFound, TopicExists, TopicNotFound
-from magnetar.broker.limits import Limits
-from magnetar.broker.names import TopicName
-from magnetar.broker.ownership import Bundle, NotOwned
-from magnetar.broker.slices import sliced
-from magnetar.broker.topic import Topic
+from magnetar.base.errors import InvalidPartitions, NamespaceNotFound, TopicExists, TopicNotFound
+from magnetar.base.slices import sliced
+from magnetar.cluster.ownership import Bundle, NotOwned
 from magnetar.ledger.port import Position
 from magnetar.metadata import MUST_NOT_EXIST, BadVersion, Delete, MetadataCorrupt, Put, Stored
+from magnetar.node.broker import Broker
 from magnetar.pulsar.dispatch.base import AnySubscription
 from magnetar.pulsar.dispatch.deliveries import Delivery
 from magnetar.pulsar.dispatch.non_persistent import NonPersistentSubscription
@@ -32,6 +28,10 @@ from magnetar.pulsar.producers import Producer, Producers
 from magnetar.pulsar.rate_limits import RateLimit, renewed
 from magnetar.pulsar.settings import PulsarSettings
 from magnetar.records.pulsar_entries import Sent
+from magnetar.topics.catalog import TOPICS, topic_path
+from magnetar.topics.limits import Limits
+from magnetar.topics.names import TopicName
+from magnetar.topics.topic import Topic, refuse_too_many
 from magnetar.wire.pulsar.pulsar_pb2 import MessageMetadata
 
 _IDLE_MS = 60_000
@@ -280,7 +280,11 @@ class NonPersistentTopics:
         return self._opened(Topic(name, "", b"", 1), 0)
 
     async def create_partitioned(self, name: TopicName, partitions: int) -> None:
-        """Make a topic with so many partitions; raise ``TopicExists``, ``NamespaceNotFound`` or ``NotAllowed``."""
+        """Make a topic with so many partitions.
+
+        Raises ``TopicExists``, ``NamespaceNotFound``, ``NotAllowed`` or ``TooManyPartitions``.
+        """
+        refuse_too_many(partitions)
         await self._check_new(name)
         try:
             await self._keep(name, partitions, MUST_NOT_EXIST)
@@ -307,6 +311,7 @@ class NonPersistentTopics:
             raise InvalidPartitions(
                 f"{topic.name} has {topic.partitions} partitions; {partitions} would not be an increase."
             )
+        refuse_too_many(partitions - topic.partitions)
         await self._keep(topic.name, partitions, topic.stored_version)
 
     async def delete(self, topic: Topic) -> None:

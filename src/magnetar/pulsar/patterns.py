@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator, Iterable
 
 import re2
 
-from magnetar.broker.topic import Topic
 from magnetar.pulsar.errors import NotAllowed
 from magnetar.pulsar.names import names_of
+from magnetar.topics.topic import Topic
 
 _MAX_STEPS = 1000
 """Of a program; 50 dots, each of which is any of UTF-8's forms, are 600."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from magnetar.broker.decided import last_message
 from magnetar.ledger.port import ManagedLedger, Position, StoredEntry
+from magnetar.logs.decided import last_message
 from magnetar.records.compression import Buffer
 from magnetar.records.entry import decode_entry, index_of
 
@@ -82,9 +82,9 @@ class Places:
     async def last_message(self, *, compacted: bool = False) -> StoredEntry | None:
         """Return the last entry that some consumer gets: as `last_entry`, but no marker, and nothing aborted."""
         log = self._log
-        if compacted or not log.has_transactions:
+        if not log.has_transactions:
             return await self.last_entry(compacted=compacted)
-        return await last_message(log, log.last_stable_offset)
+        return await last_message(log, log.last_stable_offset, compacted=compacted)
 
     async def last_entry(self, *, compacted: bool = False) -> StoredEntry | None:
         """Return the last entry that may be read, by readers of what is compacted or by any, or None."""

@@ -11,8 +11,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from magnetar.broker.core import Broker
-from magnetar.broker.limits import (
+from magnetar.metadata import MUST_NOT_EXIST, Delete, MetadataCorrupt, Put, Stored
+from magnetar.node.broker import Broker
+from magnetar.pulsar.limit_settings import PulsarLimitSettings
+from magnetar.pulsar.settings import PulsarSettings
+from magnetar.topics.limits import (
     TOPIC_KEYS,
     DelayedDelivery,
     InactiveTopics,
@@ -22,12 +25,9 @@ from magnetar.broker.limits import (
     Rate,
     decode_limits,
 )
-from magnetar.broker.names import TopicName
-from magnetar.broker.policies import decode_auto_subscriptions
-from magnetar.broker.topic import Topic
-from magnetar.metadata import MUST_NOT_EXIST, Delete, MetadataCorrupt, Put, Stored
-from magnetar.pulsar.limit_settings import PulsarLimitSettings
-from magnetar.pulsar.settings import PulsarSettings
+from magnetar.topics.names import TopicName
+from magnetar.topics.policies import decode_auto_subscriptions
+from magnetar.topics.topic import Topic
 
 _ROOT = "/magnetar/topic-policies"
 SCHEMA_STRATEGY, SCHEMAS_ENFORCED, AUTO_SUBSCRIPTIONS = (
@@ -40,7 +40,7 @@ UNDEFINED = "UNDEFINED"
 
 
 class TopicPolicies:
-    """The policies of all topics. ``changed`` is called with a topic whose own have changed."""
+    """The policies of all topics. Each of ``changed`` is called with a topic whose own have changed."""
 
     root = _ROOT
 
@@ -48,7 +48,7 @@ class TopicPolicies:
         self._broker = broker
         self._known: dict[str, tuple[dict[str, Any], int]] = {}
         """By path: what is stored, and its version."""
-        self.changed: Callable[[TopicName], None] = lambda topic: None
+        self.changed: list[Callable[[TopicName], None]] = []
 
     # Following what is stored.
 
@@ -64,7 +64,9 @@ class TopicPolicies:
         parts = path.removeprefix(_ROOT + "/").split("/", 3)
         if now != before and len(parts) == 4:
             name = TopicName.from_metadata(parts[0], parts[1], parts[3])
-            self.changed(replace(name, persistent=parts[2] == "persistent"))
+            changed = replace(name, persistent=parts[2] == "persistent")
+            for told in self.changed:
+                told(changed)
 
     # Asking and changing.
 
@@ -137,13 +139,19 @@ class TopicPolicies:
 
     def deduplicates(self, topic: Topic) -> bool:
         """Whether what producers send to a topic twice is stored once."""
-        for said in (
-            self.content(topic.name).get("deduplicationEnabled"),
-            self._broker.topic_policies(topic).deduplicates,
-        ):
-            if said is not None:
-                return bool(said)
+        policy = self._deduplication_policy(topic)
+        if policy is not None:
+            return policy
         return self._broker.settings.of(PulsarSettings).broker_deduplication_enabled
+
+    def leaves_deduplication_to_the_broker(self, topic: Topic) -> bool:
+        """Whether neither the topic nor its namespace decides about it."""
+        return self._deduplication_policy(topic) is None
+
+    def _deduplication_policy(self, topic: Topic) -> bool | None:
+        own = self.content(topic.name).get("deduplicationEnabled")
+        policy = self._broker.topic_policies(topic).deduplicates if own is None else own
+        return None if policy is None else bool(policy)
 
 
 _NOTHING: tuple[dict[str, Any], int] = ({}, MUST_NOT_EXIST)

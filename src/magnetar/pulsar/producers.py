@@ -53,14 +53,14 @@ class Producer:
 class Producers:
     """The producers of one topic (of one partition)."""
 
-    def __init__(self) -> None:
+    def __init__(self, emptied: Callable[[], None] | None = None) -> None:
+        """``emptied`` is called when the last producer has gone."""
         self.by_name: dict[str, Producer] = {}
         self.epoch: int | None = None
         """Of the last one that had the topic for itself. Whoever lets a producer begin keeps its epoch before."""
         self._owner: Producer | None = None
         self._waiting: deque[tuple[Producer, asyncio.Future[None]]] = deque()
-        self.emptied: Callable[[], None] = lambda: None
-        """Called when the last producer has gone."""
+        self._emptied = emptied
 
     @property
     def waiting(self) -> int:
@@ -153,5 +153,5 @@ class Producers:
                 continue
             self.by_name[following.name] = following
             turn.set_result(None)
-        if not self.by_name:
-            self.emptied()
+        if not self.by_name and self._emptied is not None:
+            self._emptied()

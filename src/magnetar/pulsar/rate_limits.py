@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from magnetar.broker.limits import Rate
+from magnetar.topics.limits import Rate
 
 _NO_BOUND = 1 << 62
 _MIN_WAIT_S = 0.001

@@ -15,9 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
-from magnetar.broker.errors import InvalidConfig, TopicNotFound
-from magnetar.broker.names import TopicName
-from magnetar.broker.topic import Topic
+from magnetar.base.errors import InvalidConfig, TopicNotFound
 from magnetar.metadata import ANY, MUST_NOT_EXIST, BadVersion, MetadataCorrupt, MetadataStore, Stored
 from magnetar.metadata.parts import delete_value, get_value, put_value
 from magnetar.pulsar.errors import IncompatibleSchema, NotAllowed
@@ -33,6 +31,8 @@ from magnetar.pulsar.schema_rules import (
 )
 from magnetar.schema_registry.work import TooComplex, Work
 from magnetar.schema_registry.workshop import Locks, Workshop
+from magnetar.topics.names import TopicName
+from magnetar.topics.topic import Topic
 from magnetar.wire.pulsar import pulsar_pb2 as wire
 
 _ROOT = "/schemas"
@@ -108,16 +108,21 @@ class TopicSchemas:
     root = _ROOT
 
     def __init__(
-        self, store: MetadataStore, clock: Callable[[], int], strategy: Strategy, workshop: Workshop
+        self,
+        store: MetadataStore,
+        clock: Callable[[], int],
+        strategy: Strategy,
+        workshop: Workshop,
+        strategy_of: Callable[[TopicName], str | None] | None = None,
     ) -> None:
+        """``strategy_of`` returns what a topic or its namespace says, if one does."""
         self._store = store
         self._clock = clock
         self._strategy = strategy
         self._workshop = workshop
         self._locks = Locks()
         self._known: dict[str, _Known] = {}
-        self.strategy_of: Callable[[TopicName], str | None] = lambda topic: None
-        """What a topic or its namespace says, if one does."""
+        self._strategy_of = strategy_of
 
     # Following what is stored: of those that somebody asked for.
 
@@ -166,7 +171,7 @@ class TopicSchemas:
 
     def strategy(self, topic: TopicName) -> Strategy:
         """Return the strategy in force for a topic."""
-        said = self.strategy_of(topic)
+        said = None if self._strategy_of is None else self._strategy_of(topic)
         return self._strategy if said in (None, "UNDEFINED") else strategy_named(str(said))
 
     async def find(self, topic: TopicName, schema: wire.Schema) -> SchemaVersion | None:

@@ -7,10 +7,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from magnetar.broker.listeners import Listener
-from magnetar.broker.memory import MIN_BYTES, Account
-from magnetar.broker.settings import Settings
-from magnetar.broker.writing import write_parts
 from magnetar.pulsar.connection import PulsarConnection
 from magnetar.pulsar.handlers import ROUTES
 from magnetar.pulsar.handlers.connect import check_expiry
@@ -20,6 +16,19 @@ from magnetar.pulsar.serving import PulsarServing, PulsarServingState
 from magnetar.pulsar.settings import PulsarSettings
 from magnetar.records.compression import Buffer
 from magnetar.records.framing import scratch_buffer
+from magnetar.serving.listeners import Listener
+from magnetar.serving.memory import MIN_BYTES, Account
+from magnetar.serving.unread import (
+    DECRYPTED_BYTES,
+    LOOK_S,
+    LOOK_SHORT_S,
+    Unread,
+    descriptor_of,
+    end_if_stuck,
+    look_at_unread,
+)
+from magnetar.serving.writing import write_parts
+from magnetar.settings.settings import Settings
 from magnetar.wire.pulsar.frames import FRAME_PADDING_BYTES, BadFrame, PulsarFrameReader
 
 _WRITE_HIGH_BYTES = 1 << 20
@@ -44,6 +53,8 @@ class PulsarServer:
         """How many there were, since the process began."""
         self.scratch = scratch_buffer()
         self._timer: asyncio.TimerHandle | None = None
+        self._looking: asyncio.TimerHandle | None = None
+        self._looks_at = 0.0
 
     def start(self) -> None:
         """Begin to look for clients that are silent."""
@@ -56,6 +67,18 @@ class PulsarServer:
             self._timer = loop.call_later(interval_s / 2, check)
 
         self._timer = loop.call_later(interval_s / 2, check)
+        self._looking = loop.call_later(LOOK_S, self._look_around)
+
+    def _look_around(self) -> None:
+        """Let go of clients that hold others up."""
+        loop = asyncio.get_running_loop()
+        now, memory = loop.time(), self.services.broker.memory
+        look_at_unread(memory, list(self.connections), now)
+        if memory.is_short and now >= self._looks_at:
+            self._looks_at = now + LOOK_S
+            for each in list(self.connections):
+                end_if_stuck(memory, each, now)
+        self._looking = loop.call_later(LOOK_SHORT_S if memory.is_short else LOOK_S, self._look_around)
 
     def connection(self, listener: Listener) -> PulsarSocket:
         """Return what talks to one client."""
@@ -63,8 +86,9 @@ class PulsarServer:
 
     def close(self) -> None:
         """Let every client go."""
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._looking):
+            if timer is not None:
+                timer.cancel()
         for connection in list(self.connections):
             connection.connection.end()
 
@@ -79,7 +103,8 @@ class PulsarSocket(asyncio.BufferedProtocol):
         self._server = server
         self._listener = listener
         self._loop = asyncio.get_running_loop()
-        self._frames = PulsarFrameReader(_STRANGERS_FRAME_BYTES, server.scratch)
+        lending = server.services.broker.memory.lending
+        self._frames = PulsarFrameReader(_STRANGERS_FRAME_BYTES, server.scratch, lending)
         self._most_bytes = settings.of(PulsarSettings).pulsar_max_message_size + FRAME_PADDING_BYTES
         self._max_unsettled = settings.of(PulsarSettings).max_pending_publish_requests_per_connection
         self._transport: Any = None
@@ -96,7 +121,9 @@ class PulsarSocket(asyncio.BufferedProtocol):
         self._alarm: asyncio.TimerHandle | None = None
         self._last_words: asyncio.TimerHandle | None = None
         self._last_heard = self._connected_at = 0.0
+        self._went_on_at = 0.0
         self._unwritable_since: float | None = None
+        self._descriptor = -1
         self._counted = 0
         self._host = ""
         self.connection: PulsarConnection
@@ -118,8 +145,11 @@ class PulsarSocket(asyncio.BufferedProtocol):
             ssl_object.getpeercert() if ssl_object is not None else None,
             self._serving.went_on,
         )
+        self._descriptor = descriptor_of(transport)
         broker = self._server.services.broker
-        self.account = broker.memory.account(self._serving.went_on, known=False)
+        self.account = broker.memory.account(
+            self._serving.went_on, known=False, missing=lambda: self._frames.missing_bytes
+        )
         self._last_heard = self._connected_at = self._loop.time()
         self._transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
         self._server.connections.add(self)
@@ -183,6 +213,7 @@ class PulsarSocket(asyncio.BufferedProtocol):
             if wanted:
                 self._transport.resume_reading()
             else:
+                self._went_on_at = self._loop.time()
                 self._transport.pause_reading()
 
     def _when_throttled(self, then: Callable[[], None]) -> None:
@@ -218,15 +249,35 @@ class PulsarSocket(asyncio.BufferedProtocol):
         now = self._loop.time()
         silent_s = now - self._last_heard
         if not self.connection.is_connected and now - self._connected_at > interval_s:
-            self._give_up("it has not introduced itself in time")
+            self.give_up("it has not introduced itself in time")
         elif silent_s > 2 * interval_s and self._serving.reads:
-            self._give_up("it has been silent for too long")
+            self.give_up("it has been silent for too long")
         elif self._unwritable_since is not None and now - self._unwritable_since > 2 * interval_s:
-            self._give_up("it does not take what it is sent")
+            self.give_up("it does not take what it is sent")
         elif silent_s > interval_s:
             self.connection.ping()
 
-    def _give_up(self, why: str) -> None:
+    @property
+    def unread_descriptor(self) -> int:
+        return -1 if self._serving.reads else self._descriptor
+
+    def left(self, socket: Unread) -> None:
+        """The client has gone; what it had sent whole is still to be read, unless its end took that along."""
+        comes = socket.nbytes + (DECRYPTED_BYTES if self._listener.context else 0)
+        if socket.is_reset or self._frames.missing_bytes > comes:
+            self._transport.abort()
+
+    def is_stuck(self, since: float) -> bool:
+        """Whether it holds much, and for so long it is the client that does not go on."""
+        unwritable = self._unwritable_since is not None and self._unwritable_since < since
+        amid_frame = self._serving.reads and self._frames.is_amid_frame and self._last_heard < since
+        return (unwritable or amid_frame) and self.account.held_bytes > MIN_BYTES
+
+    def waits_since(self, since: float) -> bool:
+        return self._serving.state is PulsarServingState.SHORT and self._went_on_at < since
+
+    def give_up(self, why: str) -> None:
+        """End it whether or not the client takes what it was to be sent."""
         self.connection.refuse(why)
         self._transport.abort()
 
@@ -234,6 +285,7 @@ class PulsarSocket(asyncio.BufferedProtocol):
         return None
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._descriptor = -1
         self._server.connections.discard(self)
         self._server.services.broker.connections.left(self._host)
         self._serving.end()

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from magnetar.broker.core import Broker
-from magnetar.broker.listeners import Listener
+from magnetar.node.broker import Broker
 from magnetar.pulsar.group_cursors import GroupCursors
 from magnetar.pulsar.grown_topics import GrownTopics
 from magnetar.pulsar.schemas import TopicSchemas
 from magnetar.pulsar.topics import PulsarTopics
 from magnetar.pulsar.watches import Watches
+from magnetar.serving.listeners import Listener
 
 if TYPE_CHECKING:
     from magnetar.pulsar.transactions.service import TransactionService

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from magnetar.broker.setting import Feed, HandlerSettings, setting, times
-from magnetar.broker.values import Kind, at_least
+from magnetar.base.setting import Feed, HandlerSettings, setting, times
+from magnetar.base.values import Kind, at_least
 
 _MB = 1 << 20
 
@@ -24,7 +24,7 @@ class PulsarSettings(HandlerSettings):
     pulsar_advertised_listeners: tuple[str, ...] = setting(
         (),
         Kind.LIST,
-        "Addresses that Pulsar's clients are told, in the order of pulsar.listeners; empty for those served on.",
+        "Addresses returned to Pulsar clients, in the order of pulsar.listeners; empty for those served on.",
     )
     broker_service_port: str = setting(
         "",
@@ -33,14 +33,14 @@ class PulsarSettings(HandlerSettings):
         "empty for none.",
     )
     broker_service_port_tls: str = setting(
-        "", Kind.STRING, "Port on which Pulsar's clients are served over TLS (pulsar+ssl); empty for none."
+        "", Kind.STRING, "Port for Pulsar clients over TLS (pulsar+ssl); empty for none."
     )
 
     # Connections.
     pulsar_max_message_size: int = setting(
         5 * _MB,
         Kind.INT,
-        "Largest message of Pulsar's producers; larger ones must be chunked.",
+        "Largest message of Pulsar producers; larger ones must be chunked.",
         unit="bytes",
         rule=at_least(1024),
         pulsar=("maxMessageSize",),
@@ -67,8 +67,8 @@ class PulsarSettings(HandlerSettings):
     enable_broker_side_subscription_pattern_evaluation: bool = setting(
         True,
         Kind.BOOLEAN,
-        "Whether the broker holds the patterns of Pulsar's clients against topic names, and tells them which topics "
-        "come and go.",
+        "Whether the broker matches patterns of Pulsar clients against topic names, and notifies clients of "
+        "topics that are created and deleted.",
         pulsar=("enableBrokerSideSubscriptionPatternEvaluation",),
     )
     subscription_pattern_max_length: int = setting(
@@ -101,7 +101,8 @@ class PulsarSettings(HandlerSettings):
     enable_non_persistent_topics: bool = setting(
         True,
         Kind.BOOLEAN,
-        "Whether Pulsar's clients may use non-persistent:// topics, whose messages go to who listens and are not kept.",
+        "Whether Pulsar clients may use non-persistent:// topics, whose messages go to connected consumers and "
+        "are not stored.",
         pulsar=("enableNonPersistentTopics",),
     )
     subscription_key_shared_use_consistent_hashing: bool = setting(
@@ -130,13 +131,13 @@ class PulsarSettings(HandlerSettings):
     transaction_coordinator_enabled: bool = setting(
         False,
         Kind.BOOLEAN,
-        "Whether Pulsar's clients may have transactions.",
+        "Whether Pulsar clients may use transactions.",
         pulsar=("transactionCoordinatorEnabled",),
     )
     max_active_transactions_per_coordinator: int = setting(
         0,
         Kind.INT,
-        "Transactions that each of Pulsar's transaction coordinators may have open; 0 for no bound.",
+        "Open transactions per Pulsar transaction coordinator; 0 for no bound.",
         rule=at_least(0),
         pulsar=("maxActiveTransactionsPerCoordinator",),
     )
@@ -145,7 +146,7 @@ class PulsarSettings(HandlerSettings):
     message_ttl_ms: int = setting(
         0,
         Kind.LONG,
-        "Age at which subscriptions pass over messages that nobody acknowledged; 0 for never.",
+        "Age at which subscriptions skip unacknowledged messages; 0 for never.",
         unit="ms",
         rule=at_least(0),
         pulsar=(Feed("ttlDurationDefaultInSeconds", times(1000)),),
@@ -165,8 +166,8 @@ class PulsarSettings(HandlerSettings):
     memory_cache_bytes: int = setting(
         32 * _MB,
         Kind.LONG,
-        "Bytes kept of what was converted from Kafka's format for Pulsar's consumers, so that many of them cost "
-        "one conversion; 0 for none. The newest entries themselves are in the page cache.",
+        "Cache for batches converted from Kafka's format for Pulsar consumers, in bytes, so that many consumers "
+        "cost one conversion; 0 for none. The newest entries themselves are in the page cache.",
         unit="bytes",
         rule=at_least(0),
         pulsar=(Feed("managedLedgerCacheSizeMB", times(_MB)),),

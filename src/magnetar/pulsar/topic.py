@@ -8,18 +8,15 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
-from magnetar.broker.figures import LogFigures
-from magnetar.broker.limits import Limits as TopicLimits
-from magnetar.broker.limits import Persistence
-from magnetar.broker.open_logs import Reason
-from magnetar.broker.slices import PacedTurns
-from magnetar.broker.topic import Topic
-from magnetar.broker.transactions import TxnId
-from magnetar.ledger.cursor import Cursor
-from magnetar.ledger.cursors import CursorStore
+from magnetar.base.slices import PacedTurns
+from magnetar.coordination.transactions import TxnId
+from magnetar.figures.figures import LogFigures
+from magnetar.ledger.cursors.cursor import Cursor
+from magnetar.ledger.cursors.store import CursorStore
 from magnetar.ledger.errors import LedgerError, LedgerFenced
 from magnetar.ledger.port import ManagedLedger, Pending, Position, TakenBack
 from magnetar.ledger.transactions import NOT_OPENED, LogTransactions
+from magnetar.logs.open_logs import Reason
 from magnetar.metadata import MetadataError, MetadataStore
 from magnetar.pulsar.deduplication import CURSOR as DEDUPLICATION_CURSOR
 from magnetar.pulsar.deduplication import Deduplication
@@ -36,6 +33,9 @@ from magnetar.pulsar.places import Places
 from magnetar.pulsar.producers import Producer, Producers
 from magnetar.pulsar.rate_limits import RateLimit, renewed
 from magnetar.records.pulsar_entries import Sent
+from magnetar.topics.limits import Limits as TopicLimits
+from magnetar.topics.limits import Persistence
+from magnetar.topics.topic import Topic
 
 if TYPE_CHECKING:
     from magnetar.pulsar.dispatch.pending_acks import PendingAcks
@@ -107,7 +107,7 @@ class PulsarTopic:
             log, conversions, clock, limits, within_batches, turns=turns or PacedTurns()
         )
         self._epoch = TopicEpoch(store, log.name)
-        self.producers = Producers()
+        self.producers = Producers(self.stir)
         self.on_closed: Callable[[PulsarTopic], None] = lambda topic: None
         """Called when the log closes, in the turn of the loop in which that is decided."""
         self.stirred: Callable[[], None] = lambda: None
@@ -122,7 +122,6 @@ class PulsarTopic:
         if policies is not None:
             self.apply(policies)
         self.cursors.changed = self.stir
-        self.producers.emptied = self.stir
         log.watchers.append(self._grown)
         log.before_compaction.append(self._keep_sequence_ids)
         log.on_taken_back.append(self._taken_back)
@@ -263,6 +262,7 @@ class PulsarTopic:
 
     def publish(self, producer: Producer, sent: Sent) -> Pending:
         """Append what a producer sent, in its transaction if it says so; raise ``LedgerError``."""
+        self.log.room.check()
         txn = sent.metadata.txn
         opens_at = NOT_OPENED
         if txn is not None:  # open before anybody can be told that it is visible

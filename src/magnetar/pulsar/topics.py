@@ -8,16 +8,16 @@ from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from itertools import islice, takewhile
 
-from magnetar.broker.background import Repeated, end_all
-from magnetar.broker.core import Broker
-from magnetar.broker.errors import TopicExists, TopicNotFound
-from magnetar.broker.names import TopicName
-from magnetar.broker.once import Once
-from magnetar.broker.slices import PacedTurns, batched, sliced
-from magnetar.broker.topic import Topic
+from magnetar.base.background import Repeated, end_all
+from magnetar.base.errors import TopicExists, TopicNotFound
+from magnetar.base.once import Once
+from magnetar.base.slices import PacedTurns, batched, sliced
+from magnetar.base.some_lines import SomeLines
 from magnetar.ledger.errors import LedgerError
 from magnetar.metadata import MetadataError
+from magnetar.node.broker import Broker
 from magnetar.pulsar.backlog import TopicBacklog
+from magnetar.pulsar.deduplication import CURSOR as DEDUPLICATION_CURSOR
 from magnetar.pulsar.dispatch.deliveries import Deliveries
 from magnetar.pulsar.dispatch.reading import UnackedLimits
 from magnetar.pulsar.errors import NotAllowed
@@ -27,6 +27,8 @@ from magnetar.pulsar.policies import TopicPolicies
 from magnetar.pulsar.settings import PulsarSettings
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.records.errors import RecordsError
+from magnetar.topics.names import TopicName
+from magnetar.topics.topic import Topic
 
 _SWEEP_S = 1.0
 _SAVED_AT_ONCE = 500  # topics: their cursors share commits
@@ -53,7 +55,7 @@ class PulsarTopics:
             settings.of(PulsarSettings).max_unacked_messages_per_subscription,
         )
         self.policies = TopicPolicies(broker)
-        self.policies.changed = self._policies_changed
+        self.policies.changed.append(self._policies_changed)
         broker.offloading.own = lambda topic: self.policies.content(topic.name).get("offloadPolicies") or {}
         self.non_persistent = NonPersistentTopics(broker, self.policies, clock)
         self._open: dict[tuple[bytes, int], PulsarTopic] = {}
@@ -62,6 +64,9 @@ class PulsarTopics:
         """Those that something was done to since the last sweep: no other is looked at."""
         self._unused: dict[PulsarTopic, float] = {}
         """Those that nobody uses, and since when (the loop's time), in that order."""
+        self._undeduplicated: set[str] = set()
+        """Those that once recognised what was sent twice, and of which the log says that they do not any more."""
+        self._some_lines = SomeLines(_log)
         self._sweeper: Repeated | None = None
         self._rounds = 0
         self.each_second: list[Callable[[], Awaitable[None]]] = []
@@ -75,6 +80,7 @@ class PulsarTopics:
         """What else is to be read of a topic before it is open."""
         broker.events.topic_deleted.append(self._deleted)
         broker.events.bundle_lost.append(self.non_persistent.let_go)
+        broker.events.room_used_up.append(self._send_producers_away)
         broker.events.topic_changed.append(self._changed)
 
     async def start(self) -> None:
@@ -110,6 +116,11 @@ class PulsarTopics:
                 ("topics that are not persistent", self.non_persistent.close),
             ],
         )
+
+    def _send_producers_away(self) -> None:
+        """Have producers wait until there is room again: refused one by one, each would take its connection down."""
+        for topic in self._open.values():
+            topic.producers.send_away(wake=False)
 
     def all_open(self) -> list[PulsarTopic]:
         """Return the partitions of persistent topics that are in use."""
@@ -237,9 +248,25 @@ class PulsarTopics:
             made.close()
             raise
         self._open[topic.topic_id, index] = made
+        self._warn_without_deduplication(made)
         made.stirred = lambda: self._stirred.setdefault(made)
         made.stir()
         return made
+
+    def _warn_without_deduplication(self, topic: PulsarTopic) -> None:
+        """Say once of a topic that it has the state of deduplication, and that the broker no longer deduplicates."""
+        if (
+            topic.dedup is None
+            and DEDUPLICATION_CURSOR in topic.cursors.names()
+            and topic.name not in self._undeduplicated
+            and self.policies.leaves_deduplication_to_the_broker(topic.topic)
+        ):
+            self._undeduplicated.add(topic.name)
+            self._some_lines.warning(
+                "%s stores what producers send twice twice, which it did not before: brokerDeduplicationEnabled is "
+                "off. Set it, or deduplicationEnabled of the topic or its namespace: to false if that is meant",
+                topic.name,
+            )
 
     def _closed(self, topic: PulsarTopic) -> None:
         """The log has closed, or will at once: clients are sent away, and look the topic up again."""

@@ -13,11 +13,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from magnetar.broker.core import Broker
-from magnetar.broker.names import TopicName
-from magnetar.broker.topic import Topic
+from magnetar.node.broker import Broker
 from magnetar.pulsar.names import TopicsHash, names_of, partition_name
 from magnetar.pulsar.patterns import WORK_OF_A_NAME, WORK_OF_A_TURN, Pattern
+from magnetar.topics.names import TopicName
+from magnetar.topics.topic import Topic
 
 MAX_NOTES = 1000
 """That may wait for a client which does not take what it is told; then it is let go, and asks for everything anew."""

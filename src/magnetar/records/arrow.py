@@ -19,11 +19,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from magnetar.records import kernel
 from magnetar.records.arrow_fields import DAMAGE, FIELDS, HEADER
 from magnetar.records.columns import numbers, same_number, same_text
 from magnetar.records.compression import Codec, decompress_into
 from magnetar.records.errors import InvalidRecord, RecordsError
+from magnetar.records.kernels import arrow as kernel
 
 Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 Table: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]

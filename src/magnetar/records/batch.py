@@ -269,6 +269,24 @@ def records_in(body: memoryview, header: BatchHeader) -> Iterator[PlainRecord]:
         raise InvalidRecord(f"{len(body) - at} bytes follow the last record")
 
 
+def last_record_before(data: Buffer, offset: int) -> PlainRecord | None:
+    """Return the last record of one whole batch whose offset is below ``offset``; the others are passed over."""
+    header = read_header(data)
+    body = decompress(header.codec, memoryview(data)[HEADER_BYTES : header.size])
+    places, at = [], 0
+    for _ in range(header.records_count):
+        length, at = decode_zigzag(body, at)
+        if length < 0 or at + length > len(body):
+            raise InvalidRecord("a record claims more bytes than its batch holds")
+        places.append((at, at + length))
+        at += length
+    for start, end in reversed(places):
+        record = _decode_record(body[start:end], header)
+        if record.offset < offset:
+            return record
+    return None
+
+
 def keys_and_values(data: Buffer) -> Iterator[tuple[bytes | None, bytes | None]]:
     """Return the same of `decode_records` without anything else, for who has millions of small ones to look at.
 

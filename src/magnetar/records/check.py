@@ -6,7 +6,8 @@ it. Records that fall out of the run are walked singly, so any batch is checked 
 many are walked and numba is installed, machine code takes over what is well-formed (`magnetar.records.check_machine`).
 Batches of a geometry that was met before are compared with what is known of it (`magnetar.records.layouts`).
 
-On the way the earliest timestamp is found: the batch's head tells the latest one only.
+On the way the earliest timestamp is found: a batch's head tells the latest one only, or, where a client leaves that
+out, none, and then it is written there.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from magnetar.records.batch import (
     BatchHeader,
     check_crc,
     read_header,
+    seal,
 )
 from magnetar.records.check_machine import NOT_WELL, Machine
 from magnetar.records.compression import MAX_DECOMPRESSED_BYTES, decompress
@@ -39,6 +41,7 @@ _ORDER = bytes(
     ((code >> 1) ^ -(code & 1)) + 64 & 0xFF for code in range(256)
 )  # what codes of one byte say, + 64
 _PARITY = bytes(code & 1 for code in range(256))
+_OTHER_PARITY = bytes(code & 1 ^ 1 for code in range(256))
 _MAX_WIDTH = 7  # bytes of a timestamp delta: such a one is within 4,000 years
 MAX_TIME = 1 << 55  # arithmetic with later times, or with ones before its negative, could overflow
 _FAR, _NONE_YET = -(1 << 62), 1 << 62
@@ -56,13 +59,17 @@ def check_batch(data: memoryview, *, hurried: bool = False) -> BatchHeader:
 
     ``hurried`` raises ``TakesLong`` rather than spend more than a few milliseconds.
     """
-    return check_and_open(data, hurried=hurried)[0]
+    return check_and_open(data, hurried=hurried)[1]
 
 
-def check_and_open(data: memoryview, *, hurried: bool = False) -> tuple[BatchHeader, memoryview, int]:
-    """Do as `check_batch`, and give the records too, decompressed, and the earliest timestamp of them (ms).
+def check_and_open(
+    data: memoryview, *, hurried: bool = False
+) -> tuple[memoryview, BatchHeader, memoryview, int]:
+    """Do as `check_batch`; return the batch to store, its header, its records decompressed, and their earliest time.
 
-    That is `UNKNOWN_TIME` where times are so far apart that nobody means them, and never later than ``max_timestamp``.
+    That time (ms) is `UNKNOWN_TIME` where times are so far apart that nobody means them, and never later than
+    ``max_timestamp``. The batch is the one that came, unless its ``max_timestamp`` was not set: Sarama leaves it at -1,
+    and Kafka's brokers write the latest time of the records there, by which offsets are found and retention counts.
     """
     if len(data) < HEADER_BYTES:
         raise InvalidRecord("a partition without a whole record batch")
@@ -93,11 +100,36 @@ def check_and_open(data: memoryview, *, hurried: bool = False) -> tuple[BatchHea
     least = check_records(body, count)
     base, latest = header.base_timestamp, header.max_timestamp
     if header.attributes & LOG_APPEND_TIME:
-        return header, body, latest
+        return data, header, body, latest
     if least <= -MAX_TIME or not -MAX_TIME < base < MAX_TIME:
-        return header, body, UNKNOWN_TIME
+        return data, header, body, UNKNOWN_TIME
+    if latest < base and (true := base + max_time(bytes(body), count)) != latest and true < MAX_TIME:
+        latest = true
+        data = memoryview(seal(header._replace(max_timestamp=latest), data[HEADER_BYTES:]))
+        header = read_header(data)
     earliest = base + least
-    return header, body, earliest if earliest < latest else latest
+    return data, header, body, earliest if earliest < latest else latest
+
+
+def max_time(body: bytes, count: int) -> int:
+    """Return the greatest timestamp delta of so many records, which `check_records` found well-formed and bounded."""
+    at = delta = misses = 0
+    greatest = _FAR
+    while delta < count:
+        shape = check_one(body, at, delta)
+        greatest = max(greatest, shape[7])
+        at += shape[0]
+        delta += 1
+        if misses < 3 and count - delta >= _FEW:
+            run = _run_of(body, at, delta, count - delta, shape)[0]
+            if run:
+                greatest = max(greatest, _max_time(body, at, run, shape))
+                at += run * shape[0]
+                delta += run
+                misses = 0
+            else:
+                misses += 1
+    return greatest
 
 
 def check_records(records: memoryview, count: int) -> int:
@@ -286,25 +318,56 @@ def _counts_on(body: bytes, at: int, stride: int, offset_at: int, width: int, de
 
 def _min_time(body: bytes, at: int, count: int, shape: Shape) -> int:
     """Return the least timestamp delta of a run of ``count`` records from ``at`` on; `_FAR` if one has no bounds."""
-    stride, start = shape[0], at + shape[1] + 1
-    reach = (count - 1) * stride + 1
-    lowest, width = body[start : start + reach : stride], at + shape[2] - start
+    lowest, width = _lowest(body, at, count, shape)
     if width == 1:
         return min(lowest.translate(_ORDER)) - 64
     if width > _MAX_WIDTH:
         return _FAR
-    # The bytes of each number as they lie there, and above them whether it is negative: the largest of the words that
-    # this makes is the least number if any is negative, otherwise the smallest is. All bits that go on are alike.
-    codes = bytearray(8 * count)
-    for place in range(width):
-        codes[place::8] = body[start + place : start + place + reach : stride]
-    codes[7::8] = lowest.translate(_PARITY)
-    words = array("Q", codes)
-    if byteorder == "big":
-        words.byteswap()
+    # Above the number stands whether it is negative: the largest word is the least number if any is negative, otherwise
+    # the smallest is.
+    words = _words(body, at, count, shape, lowest.translate(_PARITY))
     word = max(words)
     if not word >> 56:
         word = min(words)
+    return _delta_of(word)
+
+
+def _max_time(body: bytes, at: int, count: int, shape: Shape) -> int:
+    """Return the greatest timestamp delta of such a run, all of which have bounds."""
+    lowest, width = _lowest(body, at, count, shape)
+    if width == 1:
+        return max(lowest.translate(_ORDER)) - 64
+    # Here whether it is not negative: the largest word is the greatest number unless all are negative.
+    words = _words(body, at, count, shape, lowest.translate(_OTHER_PARITY))
+    word = max(words)
+    if not word >> 56:
+        word = min(words)
+    return _delta_of(word)
+
+
+def _lowest(body: bytes, at: int, count: int, shape: Shape) -> tuple[bytes, int]:
+    """Return the first bytes of a run's timestamp deltas, and how many bytes each of them has."""
+    start = at + shape[1] + 1
+    return body[start : start + (count - 1) * shape[0] + 1 : shape[0]], at + shape[2] - start
+
+
+def _words(body: bytes, at: int, count: int, shape: Shape, above: bytes) -> array[int]:
+    """Return the bytes of each timestamp delta as they lie there, as one number with ``above`` on top.
+
+    All bits that say that a byte goes on are alike.
+    """
+    stride, start = shape[0], at + shape[1] + 1
+    codes = bytearray(8 * count)
+    for place in range(at + shape[2] - start):
+        codes[place::8] = body[start + place : start + place + (count - 1) * stride + 1 : stride]
+    codes[7::8] = above
+    words = array("Q", codes)
+    if byteorder == "big":
+        words.byteswap()
+    return words
+
+
+def _delta_of(word: int) -> int:
     return decode_zigzag(word.to_bytes(8, "little"), 0, most_bytes=_MAX_WIDTH)[0]
 
 

@@ -1,6 +1,6 @@
 """The check of records in machine code, where numba is installed and enough is to be checked to be worth it.
 
-`compiled` has another process compile `magnetar.records.check_kernel`, which takes about two seconds there and costs
+`compiled` has another process compile `magnetar.records.kernels.check`, which takes about two seconds there and costs
 this one nothing but a page. That process is gone before its code runs, so nothing of it lies in a file that somebody
 else might change.
 """
@@ -21,7 +21,7 @@ NOT_WELL = (1 << 63) - 1
 WORTH_IT = 250_000
 """So many records walked one by one, after which the machine code is asked for: a quarter of a second of work."""
 _FREE_BYTES = 1 << 20  # larger ones are checked in threads, which let others run meanwhile
-_COMPILE = "from magnetar.records.check_kernel import instructions; sys.stdout.buffer.write(instructions())"
+_COMPILE = "from magnetar.records.kernels.check import instructions; sys.stdout.buffer.write(instructions())"
 _log = logging.getLogger(__name__)
 _ARGUMENTS = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64)
 

@@ -1,153 +1,41 @@
-"""What compaction must know of an entry, whatever its format: each message's key, whether it has a value, and how to
-write the entry with some of its messages left out.
+"""Which messages of entries a compaction keeps, and how an entry is written with some of its messages left out.
 
 A message that is left out keeps its offset and its batch index: a Kafka batch keeps its base offset and last offset
 delta and loses the record, as Kafka's own cleaner does it; a Pulsar batch keeps a placeholder marked ``compacted_out``,
-as Pulsar's does. The key is Pulsar's partition key, decoded, or for messages that have only that the ordering key.
-
-Some entries are *opaque*, and compaction leaves them as they are: markers; transactions' records, of which the end is
-told elsewhere; batches encrypted by their producer; pieces of chunked messages; and what cannot be read.
-
-Where numba is installed, rows are arrays that `magnetar.records.compaction_kernel` fills and reads, otherwise lists.
+as Pulsar's does. What an entry holds, `magnetar.records.opened` says.
 """
 
 from __future__ import annotations
 
 import os
-import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from magnetar.records.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, batches, read_header, seal
+from magnetar.records.batch import HEADER_BYTES, LOG_APPEND_TIME, read_header, seal
 from magnetar.records.compression import Buffer, compress, decompress
 from magnetar.records.copied import behind_broker_head
-from magnetar.records.entry import Entry, decode_entry
 from magnetar.records.loading import loaded
-from magnetar.records.mapping import decode_record, partition_key_of
-from magnetar.records.pulsar_compression import compress_payload, decompress_payload
-from magnetar.records.pulsar_metadata import MAX_MESSAGES, MessageMetadata, SingleMessageMetadata
-from magnetar.records.pulsar_plain import (
-    COMPACTED_OUT,
-    framed_message,
-    metadata_bytes,
-    singles,
-    with_offsets,
+from magnetar.records.opened import (
+    DELTA,
+    END,
+    GONE,
+    KEY_AT,
+    KEY_SIZE,
+    START,
+    TIME,
+    VALUE_SIZE,
+    EntryBatch,
+    OpenedEntry,
+    key_rows,
 )
-from magnetar.records.varint import decode_zigzag, encode_unsigned
+from magnetar.records.pulsar_compression import compress_payload
+from magnetar.records.pulsar_plain import COMPACTED_OUT, framed_message, metadata_bytes
+from magnetar.records.varint import encode_unsigned
 
-START, END, DELTA, KEY_AT, KEY_SIZE, VALUE_SIZE, TIME = range(7)
-NULL, GONE = -1, -2
 _NO_KEY = 1  # the varint of a size of -1
 SLOT_BYTES = 24
 """What the map takes for one key: 16 bytes of hash, 8 of offset, as Kafka's does."""
-_PAYLOAD_SIZE = struct.Struct(">I")
-
-
-class EntryBatch(NamedTuple):
-    """One batch of an entry. ``rows`` tell of each message: see `magnetar.records.compaction_kernel`."""
-
-    data: Buffer
-    """What the rows' places are in."""
-    rows: Any
-    base_offset: int
-    header: BatchHeader | None
-    """Of a Kafka batch."""
-    batch: Buffer
-    """As it is stored."""
-
-
-class OpenedEntry(NamedTuple):
-    """An entry with its messages laid open."""
-
-    entry: Entry
-    parts: tuple[EntryBatch, ...]
-
-
-# --- opening ----------------------------------------------------------------------------------------------------
-
-
-def open_entry(data: Buffer, machine: Any = None) -> OpenedEntry | None:
-    """Lay an entry's messages open, or give None for one that compaction leaves alone; raise ``RecordsError``."""
-    entry = decode_entry(data)
-    if entry.message.entry_format == "pulsar":
-        found = _open_pulsar(entry, machine)
-        return None if found is None else OpenedEntry(entry, (found,))
-    payload = memoryview(with_offsets(entry.payload, entry.base_offset))
-    parts = []
-    for header, batch in batches(payload):
-        if header.is_control or header.is_transactional:
-            return None
-        body = decompress(header.codec, batch[HEADER_BYTES:])
-        parts.append(EntryBatch(body, _record_rows(body, header, machine), header.base_offset, header, batch))
-    return OpenedEntry(entry, tuple(parts)) if parts else None
-
-
-def _record_rows(body: memoryview, header: BatchHeader, machine: Any) -> Any:
-    if machine is not None and 0 <= header.records_count <= len(body):
-        rows = machine.np.empty((header.records_count, machine.ROW_FIELDS), machine.np.int64)
-        if machine.record_rows(machine.np.frombuffer(body, machine.np.uint8), rows):
-            return rows
-    return _as_rows(list(_plain_record_rows(bytes(body), header)), machine)
-
-
-def _plain_record_rows(body: bytes, header: BatchHeader) -> Iterator[tuple[int, ...]]:
-    at = 0
-    for _ in range(header.records_count):
-        size, first = decode_zigzag(body, at)
-        end = first + size
-        record = decode_record(body[first:end], 0)
-        _, behind = decode_zigzag(body, first + 1, most_bytes=10)
-        _, behind = decode_zigzag(body, behind)
-        key_size, key = decode_zigzag(body, behind)
-        value_size = NULL if record.value is None else len(record.value)
-        yield at, end, record.delta, key, key_size, value_size, record.timestamp
-        at = end
-
-
-def _open_pulsar(entry: Entry, machine: Any) -> EntryBatch | None:
-    metadata = entry.message
-    kept = metadata.kafka_batch
-    if metadata.marker_type is not None or metadata.is_chunk or (kept is not None and kept.attributes & 0x30):
-        return None
-    if not metadata.batched:
-        key = _key_of(metadata)
-        size = NULL if metadata.null_value else len(entry.payload)
-        row = (0, 0, 0, 0, NULL if key is None else len(key), size, 0)
-        return EntryBatch(key or b"", _as_rows([row], machine), entry.base_offset, None, entry.payload)
-    if metadata.encryption_keys or metadata.num_messages_in_batch > MAX_MESSAGES:
-        return None
-    body = decompress_payload(metadata.compression, entry.payload, metadata.uncompressed_size)
-    messages = metadata.num_messages_in_batch
-    if machine is not None and 0 < messages <= len(body):
-        rows = machine.np.empty((messages, machine.ROW_FIELDS), machine.np.int64)
-        if machine.single_rows(machine.np.frombuffer(body, machine.np.uint8), rows):
-            return EntryBatch(body, rows, entry.base_offset, None, entry.payload)
-    return _plain_singles(bytes(body), messages, entry, machine)
-
-
-def _plain_singles(body: bytes, messages: int, entry: Entry, machine: Any) -> EntryBatch:
-    rows, keys, at, behind = [], [], 0, len(body)
-    for number, single, payload in singles(body, messages):
-        end = at + 4 + int(_PAYLOAD_SIZE.unpack_from(body, at)[0]) + single.payload_size
-        key = _key_of(single)
-        size = GONE if single.compacted_out else NULL if single.null_value else len(payload)
-        rows.append((at, end, number, behind, NULL if key is None else len(key), size, 0))
-        keys.append(key or b"")
-        at, behind = end, behind + len(key or b"")
-    return EntryBatch(body + b"".join(keys), _as_rows(rows, machine), entry.base_offset, None, entry.payload)
-
-
-def _key_of(message: MessageMetadata | SingleMessageMetadata) -> bytes | None:
-    if message.partition_key is None or message.null_partition_key:
-        return message.ordering_key
-    return partition_key_of(message)
-
-
-def _as_rows(rows: Sequence[tuple[int, ...]], machine: Any) -> Any:
-    if machine is None:
-        return rows
-    return machine.np.array(rows, machine.np.int64).reshape(len(rows), machine.ROW_FIELDS)
 
 
 # --- which messages stay ----------------------------------------------------------------------------------------
@@ -160,6 +48,7 @@ class KeyMap:
         self.machine = machine
         self.most = max(int(most_bytes / SLOT_BYTES * load_factor), 1)
         self.used = 0
+        """How many keys are noted, and how many have their place reserved."""
         if self.machine is None:
             self._secret, self._last = os.urandom(16), dict[bytes, int]()
             return
@@ -183,11 +72,38 @@ class KeyMap:
             self.used += self.machine.note_rows(data, part.rows, part.base_offset, self._salt, self._table)
         return True
 
+    def reserve(self) -> bool:
+        """Reserve the place of a key that is noted later; tell whether there was room for it."""
+        if self.used >= self.most:
+            return False
+        self.used += 1
+        return True
+
+    def note_reserved(self, key: bytes, offset: int) -> None:
+        """Note the offset of one message, for whose key a place is reserved."""
+        part = self._one(key, offset)
+        if self.machine is None:
+            hashed = self._hashed(part, part.rows[0])
+            self._last[hashed] = max(self._last.get(hashed, -1), offset)
+            return
+        data = self.machine.np.frombuffer(part.data, self.machine.np.uint8)
+        self.machine.note_rows(data, part.rows, offset, self._salt, self._table)
+
+    def is_superseded(self, key: bytes, offset: int) -> bool:
+        """Tell of one message whether a later one has its key."""
+        return bool(self.superseded(self._one(key, offset))[0])
+
+    def _one(self, key: bytes, offset: int) -> EntryBatch:
+        return EntryBatch(key or b"-", key_rows(key, 1, self.machine), offset, None, b"")
+
     def _note_plainly(self, part: EntryBatch) -> None:
+        before = len(self._last)
         for row in part.rows:
             if row[KEY_SIZE] >= 0 and row[VALUE_SIZE] != GONE:
-                self._last[self._hashed(part, row)] = part.base_offset + row[DELTA]
-        self.used = len(self._last)
+                hashed, offset = self._hashed(part, row), part.base_offset + row[DELTA]
+                if self._last.get(hashed, -1) < offset:
+                    self._last[hashed] = offset
+        self.used += len(self._last) - before
 
     def _hashed(self, part: EntryBatch, row: Sequence[int]) -> bytes:
         key = part.data[row[KEY_AT] : row[KEY_AT] + row[KEY_SIZE]]
@@ -236,6 +152,18 @@ def kept_rows(part: EntryBatch, keys: KeyMap, keeping: Keeping) -> Any:
         keep &= rows[:, KEY_SIZE] >= 0
     if not keeping.tombstones:
         keep &= (rows[:, VALUE_SIZE] >= least) | (rows[:, KEY_SIZE] < 0)
+    return keep
+
+
+def kept_deletions(part: EntryBatch, keys: KeyMap, keeping: Keeping, held: Collection[bytes]) -> Any:
+    """Do as `kept_rows`, but keep deletions of the keys that are ``held``, too."""
+    keep = kept_rows(part, keys, keeping)
+    if keeping.tombstones:
+        return keep
+    for number, stays in enumerate(kept_rows(part, keys, keeping._replace(tombstones=True))):
+        if stays and not keep[number]:
+            at, size = int(part.rows[number][KEY_AT]), int(part.rows[number][KEY_SIZE])
+            keep[number] = bytes(part.data[at : at + size]) in held
     return keep
 
 
@@ -351,6 +279,6 @@ _loaded: dict[str, Any] = {}
 def machine_code() -> Any:
     """Return the kernels, or None where numba is not installed. They take seconds to load: never on the event loop."""
     if "code" not in _loaded:
-        there = loaded("magnetar.records.compaction_kernel")
+        there = loaded("magnetar.records.kernels.compaction")
         _loaded["code"] = there[0] if there else None
     return _loaded["code"]

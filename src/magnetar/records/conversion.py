@@ -17,6 +17,7 @@ from magnetar.records.crc import crc32c
 from magnetar.records.entry import decode_entry, kafka_payload_at
 from magnetar.records.errors import RecordsError
 from magnetar.records.loading import LoadedLater, loaded
+from magnetar.records.mapping import first_key
 from magnetar.records.pulsar_compression import compress_payload, decompress_payload
 from magnetar.records.pulsar_metadata import MAX_MESSAGES, encode_metadata
 from magnetar.records.pulsar_plain import (
@@ -55,8 +56,8 @@ class _Machine(LoadedLater):
 
     def load(self) -> None:
         """Load the code now, if there is any for this installation."""
-        names = ("pulsar_kernel_many", "kafka_kernel", "pulsar_kernel")
-        if there := loaded(*(f"magnetar.records.{each}" for each in names)):
+        names = ("pulsar_many", "kafka", "pulsar")
+        if there := loaded(*(f"magnetar.records.kernels.{each}" for each in names)):
             self.many, self.to_pulsar, self.code = there
         self.asked = True
 
@@ -74,7 +75,7 @@ _machine = _Machine()
 
 
 class Kernels(NamedTuple):
-    """The machine code for one entry, `magnetar.records.pulsar_kernel`, and for many, `pulsar_kernel_many`."""
+    """The machine code for one entry, `magnetar.records.kernels.pulsar`, and for many, `pulsar_many`."""
 
     one: Any
     many: Any
@@ -165,7 +166,8 @@ def _framed(
     body = decompress(header.codec, data[HEADER_BYTES:]) if body is None else body
     latest = header.max_timestamp if header.max_timestamp > 0 else append_time
     # Only a compressed payload's metadata tell a size, so those of any other can be written first.
-    metadata = encode_metadata(batch_metadata(header, messages, latest, codec, 0))
+    key = first_key(body)
+    metadata = encode_metadata(batch_metadata(header, messages, latest, codec, 0, key=key))
     at = _FRAME_BYTES + len(metadata)
     # A record takes 7 bytes at least. Its message adds at most 47 bytes of fields, and twice the content in properties
     # and base64.
@@ -178,7 +180,7 @@ def _framed(
     if end < 0:
         return _plain_framed(data, header, append_time, codec)
     if codec is not Codec.none:
-        described = batch_metadata(header, messages, latest, codec, end - at)
+        described = batch_metadata(header, messages, latest, codec, end - at, key=key)
         payload = compress_payload(described.compression, memoryview(out[at:end].data))
         return framed_message(encode_metadata(described), payload, messages)
     view = memoryview(out[:end].data)

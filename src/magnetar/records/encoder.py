@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from magnetar.records import encode_kernel as kernel
 from magnetar.records.arrow_fields import FIELDS
 from magnetar.records.batch import MAGIC, NO_PRODUCER, NO_SEQUENCE, BatchHeader, seal
 from magnetar.records.compression import Buffer, Codec, compress
 from magnetar.records.crc import crc32c
+from magnetar.records.kernels import encode as kernel
 
 Int32s: TypeAlias = np.ndarray[Any, np.dtype[np.int32]]
 Int64s: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]

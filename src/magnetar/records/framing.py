@@ -6,6 +6,9 @@ Nothing here sees a socket. The same reader is fed with bytes, or lends its memo
     small frames   are received many at a time into a scratch buffer, and copied out of it
     big frames     get their own memory once their size is known, and it grows only as bytes really arrive
 
+Memory for what has not come yet is lent in large pieces, and in small ones to whoever begins a frame while memory is
+short (`Lending`): a thousand beginnings would hold a quarter of a gigabyte else.
+
 A quarter of a megabyte may hold twenty thousand frames. Only some are cut at a time, the rest stays one piece of bytes.
 """
 
@@ -22,7 +25,28 @@ SCRATCH_BYTES = 256 * 1024
 MAX_CUT = 64
 """So many frames are cut ahead of who takes them: each is objects, beside its bytes."""
 FIRST_PIECE_BYTES = 256 * 1024
+NARROW_BYTES = 4096
+"""Lent at a stretch while memory is short, until a frame has `NARROW_UNTIL_BYTES`."""
+NARROW_UNTIL_BYTES = 32 << 10
 _MAPPED_FROM_BYTES = 4 << 20
+
+
+class Lending:
+    """How much is received at a stretch; one for all readers that share a budget of memory."""
+
+    __slots__ = ("nbytes",)
+
+    def __init__(self) -> None:
+        self.nbytes = SCRATCH_BYTES
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether little is lent."""
+        return self.nbytes < SCRATCH_BYTES
+
+    def narrow(self, on: bool) -> None:
+        """Lend little from now on, or as usual."""
+        self.nbytes = NARROW_BYTES if on else SCRATCH_BYTES
 
 
 def scratch_buffer() -> bytearray:
@@ -46,6 +70,7 @@ class SizedFrames(ABC):
         "_failure",
         "_filled",
         "_frames",
+        "_lending",
         "_rest",
         "_scratch",
         "_size",
@@ -54,8 +79,11 @@ class SizedFrames(ABC):
         "most_bytes",
     )
 
-    def __init__(self, most_bytes: int, scratch: bytearray | None = None) -> None:
+    def __init__(
+        self, most_bytes: int, scratch: bytearray | None = None, lending: Lending | None = None
+    ) -> None:
         self.most_bytes = most_bytes
+        self._lending = lending or Lending()
         self._scratch = memoryview(scratch_buffer() if scratch is None else scratch)
         assert len(self._scratch) >= 2 * self.big_bytes
         self._frames: deque[memoryview] = deque()
@@ -116,6 +144,16 @@ class SizedFrames(ABC):
         """Whether a frame has half come."""
         return self._big is not None or bool(self._rest)
 
+    @property
+    def missing_bytes(self) -> int:
+        """How many bytes must still come before what has half come can be whole; 0 if nothing has."""
+        if self._big is not None:
+            return self._size - self._filled
+        kept = len(self._rest)
+        if kept < 4:
+            return 4 + self.least_bytes - kept if kept else 0
+        return int(self.unpack_size(self._rest)[0]) + 4 - kept
+
     def close(self) -> None:
         """Let go of all that has come: a connection is in rings of who knows whom, and those go late."""
         self._frames.clear()
@@ -141,10 +179,10 @@ class SizedFrames(ABC):
             return self._big[self._filled :]
         kept = len(self._rest)
         if self._uncut:
-            return self._scratch[:]  # it comes behind what is not cut yet
+            return self._scratch[: self._lending.nbytes]  # it comes behind what is not cut yet
         if kept:
             self._scratch[:kept] = self._rest
-        return self._scratch[kept:]
+        return self._scratch[kept : kept + self._lending.nbytes]
 
     def buffer_updated(self, count: int) -> None:
         """Say that ``count`` bytes were received into what ``get_buffer`` lent last."""
@@ -190,7 +228,7 @@ class SizedFrames(ABC):
 
     def _begin_big(self, size: int, start: memoryview) -> None:
         self._size, self._filled = size, len(start)
-        self._big = memoryview(bytearray(min(size, max(FIRST_PIECE_BYTES, len(start)))))
+        self._big = memoryview(bytearray(min(size, max(self._lending.nbytes, len(start)))))
         self._big[: len(start)] = start
 
     def _grown(self, full: memoryview) -> memoryview:
@@ -199,6 +237,8 @@ class SizedFrames(ABC):
             # Pages that nobody has written to take no memory; so it need not grow, and be copied, any more.
             larger = memoryview(mmap(-1, self._size, flags=MAP_PRIVATE | MAP_ANONYMOUS))
         else:
-            larger = memoryview(bytearray(min(self._size, 4 * len(full))))
+            is_little = self._lending.is_narrow and len(full) <= NARROW_UNTIL_BYTES
+            wanted = len(full) + NARROW_BYTES if is_little else 4 * len(full)
+            larger = memoryview(bytearray(min(self._size, wanted)))
         larger[: len(full)] = full
         return larger

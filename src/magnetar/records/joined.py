@@ -1,4 +1,4 @@
-"""Many entries of Pulsar's at once to Kafka's form, by `magnetar.records.pulsar_kernel_many`.
+"""Many entries of Pulsar's at once to Kafka's form, by `magnetar.records.kernels.pulsar_many`.
 
 For a Fetch, entries that follow each other share a record batch where one head can speak for all of them: the offsets
 in it are theirs, and a client has fewer batches to open. For Spark each entry keeps a row of its own.
@@ -147,7 +147,7 @@ class OpenedEntries:
 def kafka_rows(data: Any, spans: Any, most_bytes: int) -> Iterator[tuple[int, int, Any, Any]]:
     """Yield (first, stop, bytes, table) of some entries after the other, until all of ``spans`` are through.
 
-    The table's columns are those of `pulsar_kernel_many.fill_rows`; ``ROW_START`` -1 stands for an entry that
+    The table's columns are those of `pulsar_many.fill_rows`; ``ROW_START`` -1 stands for an entry that
     `kafka_batch` is to be asked for. ``most_bytes`` bounds what is decompressed at once. Only after `use_machine_code`.
     """
     kernels = machine_code(0)

@@ -8,7 +8,7 @@
     properties -> headers, in order, as UTF-8                 headers -> properties, in order; a name twice, a null or
                                                                   what is not UTF-8 -> also ``__kafka.headers``
 
-`magnetar.records.pulsar_kernel` does the same to whole batches in machine code; tests hold the two equal.
+`magnetar.records.kernels.pulsar` does the same to whole batches in machine code; tests hold the two equal.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from magnetar.records.compression import Buffer
 from magnetar.records.errors import CorruptBatch, InvalidRecord
 from magnetar.records.pulsar_metadata import (
     HEADERS_PROPERTY,
@@ -30,6 +31,9 @@ from magnetar.records.varint import decode_zigzag, encode_zigzag
 
 _BASE64 = re.compile(rb"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _TIMESTAMP = re.compile(rb"0|-[1-9][0-9]{0,18}")
+
+_HEAD_BYTES = 5 + 1 + 10 + 5 + 5
+"""What stands before a record's key, at most: lengths, attributes, time and offset."""
 
 RawHeader = tuple[bytes, bytes | None]
 
@@ -82,11 +86,29 @@ def partition_key_of(message: MessageMetadata | SingleMessageMetadata) -> bytes 
     return key
 
 
+def partition_key_text(key: bytes | None) -> tuple[bytes | None, bool]:
+    """Return a Kafka key as the partition key that it becomes, and whether that is in base64."""
+    if key is None or _is_utf8(key):
+        return key, False
+    return base64.b64encode(key), True
+
+
+def first_key(records: Buffer) -> bytes | None:
+    """Return the key of the first of a batch's records, None where there is none, or no such record."""
+    head = bytes(records[:_HEAD_BYTES])
+    try:
+        _, at = decode_zigzag(head, 0)
+        _, at = decode_zigzag(head, at + 1, most_bytes=10)
+        _, at = decode_zigzag(head, at)
+        size, at = decode_zigzag(head, at)
+    except CorruptBatch:
+        return None
+    return None if size < 0 else bytes(records[at : at + size])
+
+
 def single_of(record: RawRecord, sequence_id: int | None) -> SingleMessageMetadata:
     """Return what Pulsar says of a Kafka record in a batch."""
-    key, text, in_base64 = record.key, record.key, False
-    if key is not None and not _is_utf8(key):
-        text, in_base64 = base64.b64encode(key), True
+    text, in_base64 = partition_key_text(record.key)
     properties = properties_of(record.headers)
     if record.timestamp <= 0:
         properties.append((TIMESTAMP_PROPERTY, b"%d" % record.timestamp))
@@ -96,7 +118,7 @@ def single_of(record: RawRecord, sequence_id: int | None) -> SingleMessageMetada
         payload_size=len(record.value or b""),
         event_time=max(record.timestamp, 0),
         partition_key_b64_encoded=in_base64,
-        ordering_key=key,
+        ordering_key=record.key,
         sequence_id=sequence_id,
         null_value=record.value is None,
     )

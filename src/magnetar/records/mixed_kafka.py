@@ -23,10 +23,10 @@ def with_relative_offsets(data: memoryview, *, hurried: bool = False) -> tuple[m
     ``hurried`` raises ``TakesLong`` rather than spend more than a few milliseconds.
     """
     try:
-        header, _, earliest_ms = check_and_open(data, hurried=hurried)
+        data, header, _, earliest_ms = check_and_open(data, hurried=hurried)
     except InvalidRecord:
         data = memoryview(_counted_anew(data))
-        header, _, earliest_ms = check_and_open(data, hurried=hurried)
+        data, header, _, earliest_ms = check_and_open(data, hurried=hurried)
     return data, header, earliest_ms
 
 

@@ -31,6 +31,7 @@ from magnetar.records.mapping import (
     encode_headers,
     encode_record,
     key_of,
+    partition_key_text,
     record_of,
     single_of,
 )
@@ -53,6 +54,7 @@ MIN_SINGLE_BYTES = 6
 """The shortest message in a batch: 4 bytes of size, and the required ``payload_size``."""
 _SIZE = struct.Struct(">I")
 _UNKNOWN_MARKER = 0
+_MAX_OUTER_KEY_BYTES = 1024  # it is there twice, and a client takes messages of a certain size only
 _OFFSET = struct.Struct(">q")
 _NO_TIME = 1 << 63
 # Large entries are converted in threads. One that never waits gives the interpreter up each 5 ms only, and an event
@@ -337,14 +339,25 @@ def kafka_to_pulsar(
             if not number % _RECORDS_BETWEEN:
                 sleep(_BREATH_S)
     latest = max(each.max_timestamp for each, _ in found)
-    metadata = batch_metadata(header, messages, latest if latest > 0 else append_time, codec, len(body))
+    there = (single for _, single, _ in singles(body, messages) if not single.compacted_out)
+    first = next(there, None)
+    metadata = batch_metadata(
+        header, messages, latest if latest > 0 else append_time, codec, len(body),
+        key=None if first is None else first.ordering_key,
+    )  # fmt: skip
     return metadata, compress_payload(metadata.compression, body)
 
 
 def batch_metadata(
-    header: BatchHeader, messages: int, publish_time: int, codec: Codec, size: int
+    header: BatchHeader, messages: int, publish_time: int, codec: Codec, size: int, *, key: bytes | None
 ) -> MessageMetadata:
-    """Return the metadata of a batch of messages that Kafka's producer sent, ``size`` bytes uncompressed."""
+    """Return the metadata of a batch of messages that Kafka's producer sent, ``size`` bytes uncompressed.
+
+    ``key`` is that of its first message, which a batch carries outside as well, as those of Pulsar's clients do.
+    """
+    if key is not None and len(key) > _MAX_OUTER_KEY_BYTES:
+        key = None  # whoever needs it opens the batch
+    text, in_base64 = partition_key_text(key)
     idempotent = header.producer_id >= 0
     name = f"kafka-{header.producer_id}-{header.producer_epoch}" if idempotent else "kafka"
     kept = KafkaBatch(
@@ -358,6 +371,9 @@ def batch_metadata(
         highest_sequence_id=header.last_sequence if idempotent else 0,
         publish_time=publish_time,
         properties=((BATCH_PROPERTY, kept.encode()),) if says_more else (),
+        partition_key=text,
+        partition_key_b64_encoded=in_base64,
+        ordering_key=key,
         compression=compression,
         uncompressed_size=size if compression else 0,
         num_messages_in_batch=messages,

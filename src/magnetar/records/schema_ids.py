@@ -104,7 +104,7 @@ class _Machine(LoadedLater):
         return self._code
 
     def load(self) -> None:
-        if there := loaded("magnetar.records.schema_ids_kernel"):
+        if there := loaded("magnetar.records.kernels.schema_ids"):
             (self._code,) = there
 
 

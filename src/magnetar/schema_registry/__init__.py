@@ -1,1 +1,1 @@
-"""A schema registry with Confluent's REST API, and what Fetch needs of it to frame what Pulsar's clients wrote."""
+"""A schema registry with Confluent's REST API, which also frames messages of Pulsar clients for Fetch."""

@@ -13,18 +13,21 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import compile_path
 
-from magnetar.broker.auth.authentication import AuthenticationFailed
-from magnetar.broker.core import Broker
-from magnetar.broker.web import BodyTooLarge, body_of, is_known
+from magnetar.auth.authentication import AuthenticationFailed
+from magnetar.base.audit import Act, Actor, Outcome, note
 from magnetar.metadata import MetadataError
+from magnetar.node.broker import Broker
 from magnetar.schema_registry.endpoints import ROUTES, RegistryRoute, Text
 from magnetar.schema_registry.errors import InvalidSchema, RegistryError
 from magnetar.schema_registry.registries import Registries
-from magnetar.schema_registry.request import RegistryRequest, principal_of
+from magnetar.schema_registry.request import RegistryRequest, RequiredGrant, principal_of
 from magnetar.schema_registry.work import TooComplex
 from magnetar.schema_registry.workshop import Locks, Workshop
+from magnetar.web.http import BodyTooLarge, body_of, is_known
 
 _TYPE = "application/vnd.schemaregistry.v1+json"
+_READS = frozenset({"GET", "HEAD"})
+_SHOWN_BYTES = 1000
 _log = logging.getLogger("magnetar.schema_registry")
 
 
@@ -40,15 +43,44 @@ class App:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         request = Request(scope, receive)
+        known: dict[str, RegistryRequest] = {}
+        failure: Exception | None = None
         try:
-            response = _response(await self._answer(request))
+            response = _response(await self._answer(request, known))
         except ClientDisconnect:
             raise
         except Exception as error:
-            response = _refused(error, request)
+            response, failure = _refused(error, request), error
+        if request.method not in _READS:
+            self._note(request, known.get("ask"), response.status_code, failure)
         await response(scope, receive, send)
 
-    async def _answer(self, request: Request) -> Any:
+    def _note(
+        self, request: Request, ask: RegistryRequest | None, status: int, failure: Exception | None
+    ) -> None:
+        """Write the audit line of what changes something, whether or not it was done."""
+        try:
+            route, path = self._find(request)
+        except RegistryError:
+            return
+        if route.needs in (RequiredGrant.nothing, RequiredGrant.read):
+            return
+        subject = path.get("subject", "")
+        actor = Actor(
+            "(not authenticated)" if ask is None else ask.principal.role, "schema-registry",
+            request.client.host if request.client else "", request.headers.get("user-agent", ""),
+            proxy="" if ask is None else ask.principal.proxy, request=request.headers.get("x-request-id", ""),
+        )  # fmt: skip
+        outcome = Outcome.of_status(status)
+        asked: dict[str, Any] = {name: each for name, each in path.items() if name != "subject"}
+        asked |= dict(request.query_params)
+        if ask is not None and ask.body:
+            asked["body"] = bytes(ask.body[:_SHOWN_BYTES]).decode("utf-8", "replace")
+        error = "" if failure is None else str(failure)
+        kind = "subject" if subject else "registry"
+        note(actor, Act(f"{route.method} {route.path}", kind, subject, outcome, error, asked=asked or None))
+
+    async def _answer(self, request: Request, known: dict[str, RegistryRequest]) -> Any:
         certificate = request.scope.get("state", {}).get("certificate")
         try:
             principal, home = await principal_of(
@@ -73,6 +105,7 @@ class App:
             principal,
             home,
         )
+        known["ask"] = ask
         ask.check(route.needs)
         ask.body = await body_of(request)
         return await route.endpoint(ask)

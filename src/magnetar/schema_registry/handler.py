@@ -6,19 +6,19 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from magnetar.broker.core import Broker
-from magnetar.broker.handlers import ProtocolHandler
-from magnetar.broker.listeners import Listener
-from magnetar.broker.setting import HandlerSettings
-from magnetar.broker.settings import Settings
-from magnetar.broker.url_listeners import with_tls
+from magnetar.base.setting import HandlerSettings
+from magnetar.node.broker import Broker
+from magnetar.node.handlers import ProtocolHandler
 from magnetar.schema_registry.listeners import parse_registry_listeners
 from magnetar.schema_registry.registries import Registries
 from magnetar.schema_registry.settings import SchemaRegistrySettings
 from magnetar.schema_registry.workshop import Workshop
+from magnetar.serving.listeners import Listener
+from magnetar.serving.url_listeners import with_tls
+from magnetar.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from magnetar.broker.web_server import WebServer
+    from magnetar.web.server import WebServer
 
 
 class SchemaRegistryHandler(ProtocolHandler):
@@ -55,8 +55,8 @@ class SchemaRegistryHandler(ProtocolHandler):
     def new_connection(self, listener: Listener) -> asyncio.BaseProtocol:
         if self._web is None:
             _load()
-            from magnetar.broker.web_server import WebServer
             from magnetar.schema_registry.app import App
+            from magnetar.web.server import WebServer
 
             self._web = WebServer(App(self._broker, self._registries, self._workshop), self._broker)
         return self._web.connection()
@@ -71,5 +71,4 @@ class SchemaRegistryHandler(ProtocolHandler):
 
 
 def _load() -> None:
-    import magnetar.broker.web_server
-    import magnetar.schema_registry.app  # noqa: F401
+    pass

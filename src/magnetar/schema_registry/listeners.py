@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from magnetar.broker.listeners import Listener
-from magnetar.broker.settings import Settings
-from magnetar.broker.url_listeners import HTTP, url_listeners
 from magnetar.schema_registry.settings import SchemaRegistrySettings
+from magnetar.serving.listeners import Listener
+from magnetar.serving.url_listeners import HTTP, url_listeners
+from magnetar.settings.settings import Settings
 
 
 def parse_registry_listeners(settings: Settings) -> tuple[Listener, ...]:

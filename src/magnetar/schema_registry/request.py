@@ -18,16 +18,17 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from magnetar.broker.auth.authentication import BASIC, TLS, TOKEN, AuthenticationFailed, Principal
-from magnetar.broker.auth.authorization import Access, Right, Tenant, may
-from magnetar.broker.core import Broker
-from magnetar.broker.errors import InvalidTopic
-from magnetar.broker.names import TopicName
+from magnetar.auth import Access, Right, Tenant, may
+from magnetar.auth.authentication import BASIC, TLS, TOKEN, AuthenticationFailed, Principal
+from magnetar.auth.proxied import ORIGINAL_PRINCIPAL_HEADER, behind
+from magnetar.base.errors import InvalidTopic
+from magnetar.node.broker import Broker
 from magnetar.schema_registry.errors import RegistryError, no_subject
 from magnetar.schema_registry.references import MAX_REFERENCES, none_found, walk
 from magnetar.schema_registry.registry import Registry
 from magnetar.schema_registry.schema import Reference, Schema
 from magnetar.schema_registry.workshop import Locks, Workshop
+from magnetar.topics.names import TopicName
 
 MAX_VERSION = (1 << 31) - 1
 MAX_NAME_LENGTH = 500
@@ -180,7 +181,7 @@ class RegistryRequest:
 
     @cached_property
     def _access(self) -> Access | None:
-        return self.broker.security.authorization.access(self.principal.role)
+        return self.broker.security.authorization.access_of(self.principal)
 
 
 def whole_number(text: str) -> int | None:
@@ -234,6 +235,7 @@ async def principal_of(
 
     A token comes as ``Bearer``, or as in KoP by ``Basic`` with the tenant as user and ``token:<JWT>`` as password.
     A user of ``basic.auth.conf`` comes by ``Basic`` as it is, or to a tenant with ``basic:<user>:<password>``.
+    A proxy's role names its client by ``X-Original-Principal``, as with the admin REST.
     """
     authentication, naming = broker.security.authentication, broker.naming
     home = f"{naming.tenant}/{naming.namespace}"
@@ -252,9 +254,10 @@ async def principal_of(
         principal = authentication.by_certificate(certificate)
     else:
         principal = authentication.anonymous()
+    principal = behind(principal, headers.get(ORIGINAL_PRINCIPAL_HEADER, ""), broker.settings.security)
     if given.tenant or broker.settings.names.kafka_enable_multi_tenant_metadata:
         tenant = home.partition("/")[0]
-        if not may(broker.security.authorization.access(principal.role), Right.enter, Tenant(tenant)):
+        if not may(broker.security.authorization.access_of(principal), Right.enter, Tenant(tenant)):
             raise RegistryError(40301, f"{principal.role} has no grant in tenant {tenant}")
     return principal, home
 

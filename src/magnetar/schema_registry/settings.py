@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from magnetar.broker.setting import HandlerSettings, setting
-from magnetar.broker.values import Kind, between
+from magnetar.base.setting import HandlerSettings, setting
+from magnetar.base.values import Kind, between
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class SchemaRegistrySettings(HandlerSettings):
     kafka_apply_avro_schema_on_decode: bool = setting(
         False,
         Kind.BOOLEAN,
-        "Whether Kafka's consumers get what Pulsar's producers wrote with an Avro or JSON schema as Confluent's "
-        "serializers would have written it: behind a zero byte and the id of the schema in the schema registry.",
+        "Whether Kafka consumers get what Pulsar producers wrote with an Avro or JSON schema in the form that "
+        "Confluent's serializers write: after a zero byte and the schema's id in the schema registry.",
     )
 
     @property

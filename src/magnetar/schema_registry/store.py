@@ -17,8 +17,18 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
-from magnetar.metadata import MUST_NOT_EXIST, Delete, MetadataCorrupt, Op, Put, Stored
+from magnetar.metadata import (
+    MAX_COMMIT_BYTES,
+    MUST_NOT_EXIST,
+    Delete,
+    MetadataCorrupt,
+    Op,
+    Put,
+    Stored,
+    TooLarge,
+)
 from magnetar.metadata.cache import MetadataCache
+from magnetar.schema_registry.errors import InvalidSchema
 from magnetar.schema_registry.levels import Level, Mode
 from magnetar.schema_registry.schema import Reference, Schema, Version
 
@@ -123,7 +133,8 @@ class RegistryContents:
     async def change(self, decide: Callable[[RegistryChanges], T]) -> T:
         """Make all changes that ``decide`` asks for one, and return what it returned.
 
-        They are stored together, and seen only then. Where another broker was faster it is called again.
+        They are stored together, and seen only then. Where another broker was faster it is called again. Raises
+        `InvalidSchema` for what has become larger than a store takes at once.
         """
         decided: list[T] = []
 
@@ -133,7 +144,12 @@ class RegistryContents:
             return made.ops()
 
         async with self._changing:
-            await self._cache.change(plan)
+            try:
+                await self._cache.change(plan)
+            except TooLarge as error:
+                raise InvalidSchema(
+                    f"Too large to be stored: {error.size} bytes of {MAX_COMMIT_BYTES}"
+                ) from None
         return decided[0]
 
 

@@ -21,11 +21,10 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from magnetar.broker.core import Broker
-from magnetar.broker.topic import Topic
 from magnetar.ledger.port import StoredEntry
 from magnetar.metadata import MetadataStore
 from magnetar.metadata.parts import get_value
+from magnetar.node.broker import Broker
 from magnetar.records.errors import RecordsError
 from magnetar.records.schema_ids import SchemaPrefix, frame_of, schema_version
 from magnetar.schema_registry.avro_as_json import avro_as_json
@@ -35,6 +34,7 @@ from magnetar.schema_registry.registries import Registries
 from magnetar.schema_registry.registry import Registry
 from magnetar.schema_registry.schema import Schema
 from magnetar.schema_registry.work import TooComplex, Work
+from magnetar.topics.topic import Topic
 
 _SIZE = struct.Struct(">i")
 _MAX_STEPS = 20_000

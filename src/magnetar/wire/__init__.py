@@ -1,4 +1,4 @@
-"""The codecs of both wire protocols, on a floor below the broker: whoever speaks a protocol finds its words here.
+"""The codecs of both wire protocols, on a floor below the broker, for servers and clients.
 
 ``magnetar.wire.kafka`` and ``magnetar.wire.pulsar`` turn bytes into messages and back. They know nothing of topics,
 ledgers or connections, so that the broker, its clients, and one broker that asks another use the same ones.

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
-from magnetar.broker.core import Broker
-from magnetar.broker.handlers import ProtocolHandler
-from magnetar.broker.listeners import Listener
-from magnetar.broker.setting import HandlerSettings, setting
-from magnetar.broker.settings import Settings
-from magnetar.broker.url_listeners import url_listeners, with_tls
-from magnetar.broker.values import Kind, at_least
+from magnetar.base.setting import HandlerSettings, setting
+from magnetar.base.values import Kind, at_least
+from magnetar.node.broker import Broker
+from magnetar.node.handlers import ProtocolHandler
+from magnetar.serving.listeners import Listener
+from magnetar.serving.url_listeners import url_listeners, with_tls
+from magnetar.settings.settings import Settings
 
 _SCHEMES = {"echo": "ECHO", "echos": "ECHO_TLS"}
 

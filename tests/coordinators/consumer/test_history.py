@@ -12,14 +12,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from magnetar.coordination.decision import Decision, Stated
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.consumer.actions import MakeTarget, ResolveRegexes
 from magnetar.kafka.coordinators.consumer.facts import facts_of
 from magnetar.kafka.coordinators.consumer.group import ConsumerGroup
 from magnetar.kafka.coordinators.consumer.members import Beating
 from magnetar.kafka.coordinators.consumer.topics import SeenTopic, compiled
 from magnetar.kafka.coordinators.decider import GroupsDecider
-from magnetar.kafka.coordinators.decision import Decision, Stated
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.consumer_group_heartbeat_request import (

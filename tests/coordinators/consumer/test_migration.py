@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from magnetar.kafka.coordinators.caller import Caller
+from magnetar.coordination.caller import Caller
+from magnetar.coordination.decision import Decision, Stated
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.consumer.embedded import read_assignment, subscription_of
 from magnetar.kafka.coordinators.consumer.group import ConsumerGroup
 from magnetar.kafka.coordinators.consumer.members import Beating
 from magnetar.kafka.coordinators.consumer.views import described
 from magnetar.kafka.coordinators.decider import GroupsDecider
-from magnetar.kafka.coordinators.decision import Decision, Stated
 from magnetar.kafka.coordinators.facts import Committer, OffsetCommit
 from magnetar.kafka.coordinators.group import ClassicGroup, GroupState
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.consumer_group_heartbeat_request import (
@@ -143,6 +143,31 @@ def test_a_classic_member_goes_on_and_makes_room() -> None:
     (row,) = answer.assignment.topic_partitions  # type: ignore[attr-defined]
     assert sorted(row.partitions + has) == [0, 1, 2, 3]
     assert played.decider.groups["g"].state == "Stable"
+
+
+def test_a_member_is_taken_over_by_what_it_says_for_the_protocol_that_was_chosen() -> None:
+    """It may say other topics for another one that it would have preferred."""
+    played = Played()
+    group = played.decider.groups["g"]
+    assert isinstance(group, ClassicGroup)
+    member = group.members[played.member_id]
+    member.protocols = [("preferred", subscription_of(["b"])), *member.protocols]
+    played.beat("n", 0)
+    upgraded = played.decider.groups["g"]
+    assert isinstance(upgraded, ConsumerGroup)
+    assert list(upgraded.members[played.member_id].topics) == ["a"]
+
+
+def test_a_transaction_may_commit_for_a_group_with_members_without_naming_one() -> None:
+    """So do producers that know nothing of their consumer's group; those that do are held to what they say."""
+    group = Played().decider.groups["g"]
+    assert isinstance(group, ClassicGroup)
+    group.check_committer(Committer(), [], 5, in_transaction=True)
+    with pytest.raises(CoordinatorRefused) as refused:
+        group.check_committer(Committer(), [], 5, in_transaction=False)
+    assert refused.value.code == E.UNKNOWN_MEMBER_ID
+    with pytest.raises(CoordinatorRefused):
+        group.check_committer(Committer("other"), [], 5, in_transaction=True)
 
 
 def test_of_what_several_claim_the_leader_disposes_then_the_latest_generation() -> None:

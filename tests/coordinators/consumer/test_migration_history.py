@@ -14,13 +14,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from magnetar.kafka.coordinators.caller import Caller
+from magnetar.coordination.caller import Caller
+from magnetar.coordination.decision import Assigned, Decision
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.consumer.actions import MakeTarget, ResolveRegexes
 from magnetar.kafka.coordinators.consumer.embedded import read_assignment, read_subscription
 from magnetar.kafka.coordinators.consumer.group import ConsumerGroup
 from magnetar.kafka.coordinators.consumer.topics import compiled
-from magnetar.kafka.coordinators.decision import Assigned, Decision
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
 from magnetar.wire.kafka.messages.consumer_protocol_assignment import TopicPartition as Given

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from magnetar.kafka.coordinators.caller import Caller
+from magnetar.coordination.caller import Caller
+from magnetar.coordination.decision import Decision
 from magnetar.kafka.coordinators.consumer.members import Beating
 from magnetar.kafka.coordinators.decider import GroupsDecider
-from magnetar.kafka.coordinators.decision import Decision
 from magnetar.kafka.coordinators.facts import Committer, OffsetCommit
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.wire.kafka.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest

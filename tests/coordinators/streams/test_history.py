@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from magnetar.kafka.coordinators.caller import Caller
+from magnetar.coordination.caller import Caller
+from magnetar.coordination.decision import Decision, Stated
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.configs import SameForAll
 from magnetar.kafka.coordinators.decider import GroupsDecider
-from magnetar.kafka.coordinators.decision import Decision, Stated
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.streams.facts import facts_of
 from magnetar.kafka.coordinators.streams.group import StreamsGroup
@@ -380,3 +380,25 @@ def test_who_changes_brokers_hears_what_the_new_one_counts_anew() -> None:
     history.rest(rounds=4)
     (client,) = history.clients
     assert client.endpoints == {"x": (frozenset({("a", 0), ("a", 1), ("r", 0), ("r", 1)}), frozenset())}
+
+
+def test_a_static_member_that_left_for_a_moment_releases_what_it_had_to_revoke() -> None:
+    history = StreamsHistory()
+    history.begin(size=1, standbys=0)
+    history.join(process="x", static="one")
+    history.rest(rounds=2)
+    history.internal_topic_is_deleted(topic="r")
+    history.makes_topics = False
+    history.beat(lost=False, who=0)
+    history.end(how=-2, who=0)
+    history.restart()  # compares what is replayed with what was there
+
+
+def test_endpoints_are_sent_again_when_a_topic_is_deleted_and_comes_back() -> None:
+    history = StreamsHistory()
+    history.begin(size=1, standbys=0)
+    history.join(process="z", static=None)
+    history.restart()
+    history.join(process="x", static=None)
+    history.internal_topic_is_deleted(topic="r")
+    history.teardown()  # compares what clients know of endpoints with their tasks

@@ -8,10 +8,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from magnetar.ledger.compaction_workers import CompactionWorkers
-from magnetar.ledger.cursor_keeper import CursorKeeper
+from magnetar.ledger.compaction.workers import CompactionWorkers
+from magnetar.ledger.cursors.keeper import CursorKeeper
 from magnetar.ledger.errors import LedgerError, metadata_failed
-from magnetar.ledger.info import path_of
+from magnetar.ledger.formats.info import path_of
 from magnetar.ledger.port import (
     AppendInterceptor,
     LedgerEngine,

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from magnetar.ledger.compaction import EntrySource
-from magnetar.ledger.compactor import CompactableLog, Compactor
-from magnetar.ledger.cursors import CursorStore
+from magnetar.ledger.compaction.compactor import CompactableLog, Compactor
+from magnetar.ledger.compaction.runs import EntrySource
+from magnetar.ledger.cursors.kept import KeptCursors
+from magnetar.ledger.cursors.store import CursorStore
 from magnetar.ledger.errors import (
     LedgerClosed,
     LedgerError,
@@ -18,7 +19,6 @@ from magnetar.ledger.errors import (
     OffsetOutOfRange,
     StorageFull,
 )
-from magnetar.ledger.kept_cursors import KeptCursors
 from magnetar.ledger.port import (
     Compacted,
     CompactionReport,
@@ -266,10 +266,13 @@ class LateLog(CompactableLog):
         await self._asked()
         compacted = self.compacted
         if compacted is not None and offset <= compacted.horizon_offset:
-            found = fitting(self._entries.copies(max(offset, self.copies_from)), max_bytes)
-            if found:
+            copies = self._entries.copies(max(offset, self.copies_from))
+            end = compacted.horizon_offset + 1
+            below = end if up_to is None else min(up_to, end)
+            found = fitting([each for each in copies if each.last_offset < below], max_bytes)
+            if found or below < end:
                 return found
-            offset = compacted.horizon_offset + 1
+            offset = end
         offset = min(max(offset, self.log_start_offset), self.log_end_offset)
         return await self.read(offset, max_bytes=max_bytes, up_to=up_to)
 

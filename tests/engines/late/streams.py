@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
-from magnetar.ledger.compaction import Chunks, EntrySource
-from magnetar.ledger.cursors import CursorLedgers
+from magnetar.ledger.compaction.runs import Chunks, EntrySource
+from magnetar.ledger.cursors.store import CursorLedgers
 from magnetar.ledger.errors import LedgerNotFound, StorageFailed, StorageFull
 from magnetar.ledger.port import LedgerSummary, LedgerWriter, NewEntry, StoredEntry
 from magnetar.records.batch import UNKNOWN_TIME

@@ -57,6 +57,7 @@ def test_the_next_one_is_told_who_is_at_it_and_comes_in_when_he_is_killed(tmp_pa
         pass
 
 
+@pytest.mark.slow
 def test_a_run_waits_for_nobody(project: ProjectSpec) -> None:
     with holder(project.directory / ".run.lock") as first:
         with pytest.raises(ProjectBusy):

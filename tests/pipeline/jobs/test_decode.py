@@ -74,7 +74,7 @@ def test_avro_by_id(registry: SchemaRegistry) -> None:
     (row,) = decoded(decoder(registry), framed(schema_id, avro(FLIGHT, ROW)))
     assert row["error"] is None
     assert row["schema_id"] == schema_id
-    assert row["row"] == ROW | {"tags": [("a", 1)], "extra": '"x"'}
+    assert row["row"] == ROW | {"tags": [("a", 1)], "extra": "x"}
 
 
 def test_versions_add_columns_and_no_field_is_lost(registry: SchemaRegistry) -> None:
@@ -199,6 +199,38 @@ def test_protobuf_by_id_with_references_and_message_indexes(registry: SchemaRegi
     assert "lead to no message" in rows[1]["error"]
     assert rows[2]["error"].startswith("it is not a shop.Order")
     assert rows[3]["error"] == "it is a shop.Ignored, not a shop.Order"
+
+
+CONNECT = """
+syntax = "proto3";
+import "confluent/meta.proto";
+import "confluent/type/decimal.proto";
+import "google/type/date.proto";
+message Row {
+  confluent.type.Decimal price = 1 [(confluent.field_meta) = {
+    params: [{key: "precision", value: "10"}, {key: "scale", value: "2"}]
+  }];
+  confluent.type.Decimal any = 2;
+  google.type.Date day = 3;
+}
+"""
+
+
+def test_protobuf_with_what_connect_imports(registry: SchemaRegistry) -> None:
+    schema_id = registry.register("flights-value", CONNECT, "PROTOBUF")
+    by = decoder(registry, "protobuf")
+    day = pa.struct([("year", pa.int32()), ("month", pa.int32()), ("day", pa.int32())])
+    assert by.fields == pa.struct([("price", pa.decimal128(10, 2)), ("any", pa.string()), ("day", day)])
+    value = b"\0\x0a\x05\x0a\x01\x7d\x18\x02\x12\x06\x0a\x02\xff\x83\x18\x01\x1a\x03\x08\xe8\x0f"
+    far = b"\0\x0a\x0e\x0a\x0a" + b"\x7f" * 10 + b"\x18\x02"
+    endless = b"\0\x12\x09\x0a\x01\x01\x18" + b"\x80\x80\x80\x80\xf8" + b"\xff" * 4 + b"\x01"
+    endless = endless.replace(b"\x12\x09", b"\x12\x0e")
+    good, bad, worse = decoded(by, *(framed(schema_id, each) for each in (value, far, endless)))
+    assert good["row"] == {
+        "price": Decimal("1.25"), "any": "-12.5", "day": {"year": 2024, "month": 0, "day": 0},
+    }  # fmt: skip
+    assert bad["error"].startswith("it does not fit the table's columns")
+    assert "a decimal of 1 bytes and scale -2147483648 is beyond what is converted" in worse["error"]
 
 
 def test_protobuf_by_a_file(tmp_path: Path) -> None:

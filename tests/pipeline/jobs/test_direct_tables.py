@@ -119,3 +119,13 @@ def test_a_table_made_anew_has_everything_again(broker: BrokerProcess, tmp_path:
     assert '@dp.table(name="shop_anew_decoded"' in code
     report = json.loads((Path(done["directory"]) / "report.json").read_text())
     assert report["lag"] == 0
+
+
+def test_a_project_without_current_state_has_nothing_for_the_last_pass(
+    broker: BrokerProcess, tmp_path: Path
+) -> None:
+    shop, project = Shop(broker, "shop.none", 7), tmp_path / "shop"
+    shop.sell(10)
+    options = ("--data", broker.data, "--schema", "id int", "--table-format", "delta", "--current", "none")
+    magnetar("init", project, "--topic", shop.topic, *options)
+    assert magnetar("run", project)["lag"] == 0

@@ -44,6 +44,7 @@ def value_of(topic: str) -> SerializationContext:
     return SerializationContext(topic, MessageField.VALUE)
 
 
+@pytest.mark.slow
 def test_avro_of_two_versions(url: str) -> None:
     client = SchemaRegistryClient({"url": url})
     first = AvroSerializer(client, json.dumps(SEAT))({"row": 1}, value_of("seats"))
@@ -86,6 +87,7 @@ def test_protobuf_that_a_registry_gives_as_a_descriptor(tmp_path: Path) -> None:
     assert (found["error"], found["row"]["id"], found["row"]["card"]) == (None, 7, "visa")
 
 
+@pytest.mark.slow
 def test_protobuf_as_pythons_serializer_registers_it(url: str, tmp_path: Path) -> None:
     order = compiled(ORDER, tmp_path)["shop.Order"]
     client = SchemaRegistryClient({"url": url})

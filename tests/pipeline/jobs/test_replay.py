@@ -124,6 +124,7 @@ module.replay(load_spec(Path(sys.argv[1])))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("notes", [0, 1, 2, 30, 51])
 def test_a_replay_that_dies_loses_and_doubles_nothing(
     broker: BrokerProcess, tmp_path: Path, notes: int

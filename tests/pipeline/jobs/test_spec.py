@@ -117,6 +117,7 @@ BOMB = b"a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + b"".join(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", UNREADABLE.values(), ids=UNREADABLE)
 @pytest.mark.parametrize("name", [SPEC_FILE, SPARK_SPEC_FILE])
 def test_files_that_nobody_can_read_are_refused(name: str, content: bytes, tmp_path: Path) -> None:

@@ -57,6 +57,7 @@ def leftovers(table: tables.Table) -> set[str]:
     return {name for name in table.data.names() if attempt_of(name)} - listed | notes
 
 
+@pytest.mark.slow
 def test_a_topic_in_files_written_by_the_source(topic: TopicOnDisk, tmp_path: Path, kind: str) -> None:
     where = tmp_path / "lake" / "t"
     stream = Files(topic, where, kind)
@@ -81,6 +82,7 @@ def test_a_topic_in_files_written_by_the_source(topic: TopicOnDisk, tmp_path: Pa
     assert leftovers(table) == set()
 
 
+@pytest.mark.slow
 def test_the_rows_of_a_table_come_once_whatever_is_joined(
     topic: TopicOnDisk, tmp_path: Path, kind: str
 ) -> None:
@@ -159,6 +161,7 @@ class State:
                 )
 
 
+@pytest.mark.slow
 def test_current_state_by_upsert(tmp_path: Path, kind: str) -> None:
     state = State(tmp_path, kind)
     first = changes(("a", "1", 0, 0, 5), ("b", "1", 0, 1, 5), ("a", "2", 0, 2, 4), ("c", "1", 1, 0, 9))
@@ -168,6 +171,7 @@ def test_current_state_by_upsert(tmp_path: Path, kind: str) -> None:
     assert state.apply(changes(("a", None, 0, 6, 1))) == {"c": "1", "d": "1"}
 
 
+@pytest.mark.slow
 def test_a_record_sent_again_hides_nothing_later(tmp_path: Path, kind: str) -> None:
     """a was deleted behind its bad record, b was not; c has a later record that is bad itself."""
     state = State(tmp_path, kind)
@@ -186,6 +190,7 @@ def test_a_record_sent_again_hides_nothing_later(tmp_path: Path, kind: str) -> N
     assert state.apply(iter(frame.to_batches())) == {"b": "mended", "c": "mended"}
 
 
+@pytest.mark.slow
 def test_upserts_in_any_batches_end_alike(tmp_path: Path) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")

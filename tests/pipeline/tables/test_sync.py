@@ -17,6 +17,7 @@ def sync(topic: TopicOnDisk, table: Table, **more: object) -> tables.SyncReport:
     return tables.sync("t", table, options=topic.options, **more)
 
 
+@pytest.mark.slow
 def test_a_table_equals_its_topic_and_follows_it(topic: TopicOnDisk, table: Table) -> None:
     first = sync(topic, table)
     assert rows_of(table.to_arrow()) == topic.rows()
@@ -29,6 +30,7 @@ def test_a_table_equals_its_topic_and_follows_it(topic: TopicOnDisk, table: Tabl
     assert (again.rows, again.files, again.commits) == (0, 0, 0)
 
 
+@pytest.mark.slow
 def test_the_position_is_in_the_commit(topic: TopicOnDisk, table: Table, kind: str) -> None:
     sync(topic, table)
     ends = {TopicPartition("t", each.partition): each.next_offset for each in topic.partitions}

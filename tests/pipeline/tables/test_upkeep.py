@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,11 +14,12 @@ from deltalake import DeltaTable
 
 from magnetar.pipeline import tables
 from magnetar.pipeline.options import TopicPartition
-from magnetar.pipeline.tables import Layout, OffsetRange, Upkeep
+from magnetar.pipeline.tables import Layout, OffsetRange, Upkeep, iceberg, parquet
 from magnetar.pipeline.tables.engine import LocalEngine
 from magnetar.pipeline.tables.files import DataFile, attempt_of, order_of
 from magnetar.pipeline.tables.frames import append
-from magnetar.pipeline.tables.maintenance import small_files
+from magnetar.pipeline.tables.iceberg import IcebergTable
+from magnetar.pipeline.tables.maintenance import small_files, tidy
 from tests.pipeline.tables.conftest import TopicOnDisk, rows_of
 
 PLAIN = pa.schema(
@@ -23,6 +27,7 @@ PLAIN = pa.schema(
 )
 
 
+@pytest.mark.slow
 def test_small_files_are_joined_in_order(topic: TopicOnDisk, table: tables.Table) -> None:
     kept = Upkeep(compact=False)
     tables.sync("t", table, options=topic.options, max_offsets_per_commit=90, upkeep=kept)
@@ -45,6 +50,7 @@ def test_small_files_are_joined_in_order(topic: TopicOnDisk, table: tables.Table
     assert rows_of(table.to_arrow()) == topic.rows()
 
 
+@pytest.mark.slow
 def test_what_is_young_is_kept_for_readers(topic: TopicOnDisk, table: tables.Table) -> None:
     tables.sync("t", table, options=topic.options, max_offsets_per_commit=150, upkeep=Upkeep(compact=False))
     before = {each.path for each in table.files()}
@@ -103,6 +109,7 @@ def test_ranges_are_committed_once_and_without_gaps_going_back(tmp_path: Path, k
     assert len([name for name in table.data.names() if attempt_of(name)]) == 1
 
 
+@pytest.mark.slow
 def test_a_topic_made_anew_is_not_mixed_in(topic: TopicOnDisk, table: tables.Table, tmp_path: Path) -> None:
     tables.sync("t", table, options=topic.options)
     with pytest.raises(tables.TopicReplaced, match="deleted and made anew"), table.writing():
@@ -129,6 +136,20 @@ def test_a_position_survives_checkpoints_and_expired_snapshots(tmp_path: Path, k
     assert tables.open(where, kind).position() == {TopicPartition("t", 0): 12}
 
 
+def test_many_small_commits_leave_a_bounded_number_of_files(tmp_path: Path, kind: str) -> None:
+    where = tmp_path / "lake" / "t"
+    found = []
+    for at in range(60):
+        table = tables.open(where, kind, schema=PLAIN)
+        rows = pa.Table.from_pylist([{"topic": "t", "partition": 0, "offset": at, "n": at}], PLAIN)
+        with table.writing():
+            append(table, rows, [OffsetRange("t", 0, at, at + 1)], {"t": "id"})
+            tidy(table, LocalEngine(), Upkeep(keep_s=0))
+        found.append(sum(each.is_file() for each in where.rglob("*")))
+    assert max(found[30:]) <= max(found[:30]) + 10, found
+    assert tables.open(where, kind).to_arrow().sort_by("n")["n"].to_pylist() == list(range(60))
+
+
 def test_clear_errors(tmp_path: Path, topic: TopicOnDisk) -> None:
     with pytest.raises(tables.TableError, match="no table format 'orc'; there are: parquet, delta, iceberg"):
         tables.open(tmp_path / "x", "orc")
@@ -147,3 +168,62 @@ def test_clear_errors(tmp_path: Path, topic: TopicOnDisk) -> None:
         ValueError, match="compression must be one of snappy, zstd, lz4, gzip, none, not 'rar'"
     ):
         Layout(compression="rar")
+
+
+def test_upkeep_reads_no_more_versions_for_a_longer_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tables.open(tmp_path / "t", "parquet", schema=PLAIN)
+    read: list[str] = []
+    real = parquet._read
+    monkeypatch.setattr(parquet, "_read", lambda path: read.append(path.name) or real(path))
+    for n in range(12):
+        rows = pa.table([["t"], [0], [n], [n]], schema=PLAIN)
+        append(table, rows, ranges=[OffsetRange("t", 0, n, n + 1)], topics={"t": "id"})
+    read.clear()
+    assert table.expire(3600) == 0
+    assert read == []
+    log = tmp_path / "t" / "_spark_metadata"
+    for version in range(4):
+        os.utime(log / f"{version}.compact", (1, 1))
+    assert table.expire(3600) == 0  # appends list all that was there before
+    assert read == ["0.compact", "1.compact", "2.compact", "3.compact"]
+    assert sorted(int(each.stem) for each in log.iterdir()) == list(range(3, 13))
+    table.refresh()
+    assert len(table.to_arrow()) == 12
+
+
+def test_iceberg_looks_at_one_snapshot_that_stays_whatever_their_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tables.open(tmp_path / "t", "iceberg", schema=PLAIN)
+    for n in range(6):
+        rows = pa.table([["t"], [0], [n], [n]], schema=PLAIN)
+        append(table, rows, ranges=[OffsetRange("t", 0, n, n + 1)], topics={"t": "id"})
+    looked: list[int] = []
+    real = IcebergTable._paths_of
+    monkeypatch.setattr(
+        IcebergTable, "_paths_of", lambda self, s: looked.append(s.snapshot_id) or real(self, s)
+    )
+    assert table.expire(3600) == 0
+    assert looked == []
+    snapshots = table._table.snapshots()
+    monkeypatch.setattr(
+        iceberg, "datetime", SimpleNamespace(now=lambda zone: datetime.fromtimestamp(cut, zone))
+    )
+    cut = (snapshots[2].timestamp_ms + 1) / 1000
+    assert table.expire(0) == 0  # appends have all that was there before
+    assert looked == [each.snapshot_id for each in snapshots[:4]]
+    assert len(table.history()) == 3
+    assert len(table.to_arrow()) == 6
+
+
+def test_where_another_engine_rolled_back_all_snapshots_that_stay_are_looked_at() -> None:
+    def snapshot(number: int, parent: int | None) -> SimpleNamespace:
+        return SimpleNamespace(snapshot_id=number, parent_snapshot_id=parent, sequence_number=number)
+
+    line = [snapshot(1, None), snapshot(2, 1), snapshot(3, 2)]
+    assert iceberg._heirs(line) == line[:1]
+    assert iceberg._heirs([]) == []
+    back = [*line[:2], snapshot(3, 1)]
+    assert iceberg._heirs(back) == back

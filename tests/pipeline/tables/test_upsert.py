@@ -35,6 +35,7 @@ def rows(table: tables.Table) -> list[tuple[bytes, str, int]]:
     return sorted((r["id"], r["name"], r["offset"]) for r in table.to_arrow().to_pylist())
 
 
+@pytest.mark.slow
 def test_the_state_is_that_of_a_database(state: tables.Table) -> None:
     database = sqlite3.connect(":memory:")
     database.execute("create table state (id blob primary key, name text, at integer)")

@@ -14,19 +14,17 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from magnetar.broker.auth import AuthAction
-from magnetar.broker.auth.scram import MECHANISMS, of_password
-from magnetar.broker.auth.scram_users import Alteration
-from magnetar.broker.core import Broker
-from magnetar.broker.listeners import Listener
-from magnetar.broker.names import TopicName
-from magnetar.broker.settings import Settings
-from magnetar.broker.transactions import TxnId, TxnPartition, TxnSubscription
+from magnetar.auth import AuthAction
+from magnetar.auth.acls import Acl, Operation, PatternType, Permission, ResourceType
+from magnetar.auth.scram import MECHANISMS, of_password
+from magnetar.auth.scram_users import Alteration
+from magnetar.coordination.transactions import TxnId, TxnPartition, TxnSubscription
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.listeners import parse_listeners
 from magnetar.ledger.memory import MemoryEngine
 from magnetar.ledger.port import wall_clock_ms
 from magnetar.metadata import MemoryStore
+from magnetar.node.broker import Broker
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.wanted import Start, Wanted
 from magnetar.pulsar.handler import PulsarProtocolHandler
@@ -34,9 +32,16 @@ from magnetar.pulsar.listeners import parse_pulsar_listeners
 from magnetar.schema_registry.handler import SchemaRegistryHandler
 from magnetar.schema_registry.registries import Registries
 from magnetar.schema_registry.workshop import Workshop
+from magnetar.serving.listeners import Listener
+from magnetar.settings.settings import Settings
+from magnetar.topics.names import TopicName
 from tests.security.signing import OTHER_SECRET, SECRET_URL, token
 
 MARK = b"garnet"
+IDS_OF_RED = ("ruby-mining", "ruby-resting")
+"""Transactional ids, of which the first has a transaction open."""
+PULSARS_TRANSACTION = "(0,2)"
+"""That over red's topic and subscription."""
 TURNS = 4000
 """Of the event loop, for which an answer is waited: what is answered is, in a few."""
 _SETTINGS = {
@@ -99,11 +104,14 @@ ASKERS = (
     Asker("public's admin, at red", "padma", "red"),
     Asker("producer", "pete"),
     Asker("producer, consumer of blue's", "pia"),
+    Asker("consumer, denied the topic", "dora"),
     Asker("consumer", "carl"),
+    Asker("red's admin, denied the topic", "rita"),
     Asker("red's admin", "ruth"),
     Asker("super user", "root"),
 )
-"""Those of no proof, foreigners, and whom red knows, from who may least to who may most."""
+"""Those of no proof, foreigners, and whom red knows, from who may least to who may most. Where an ACL denies somebody
+red's topic, a grant and being an admin do not help."""
 
 
 class Transport(asyncio.Transport):
@@ -138,6 +146,9 @@ class Transport(asyncio.Transport):
 
     def resume_reading(self) -> None:
         self.paused = False
+
+    def is_reading(self) -> bool:
+        return not self.paused
 
 
 class Client:
@@ -212,11 +223,28 @@ class House:
         for tenant, admin in (("public", "padma"), ("red", "ruth"), ("blue", "beth")):
             for name in ("ruby", f"garnet-of-{tenant}" if tenant == "red" else "pearl"):
                 await self.broker.create_topic(TopicName(tenant, "default", name), 1)
-            await permissions.set_tenant_admins(tenant, [admin])
+            await permissions.set_tenant_admins(tenant, [admin, "rita"] if tenant == "red" else [admin])
         await permissions.grant("blue/default", "bob", ["produce", "consume"])
         ruby = TopicName("red", "default", "ruby")
-        for role, actions in (("pete", ["produce"]), ("pia", ["produce"]), ("carl", ["consume"])):
+        for role, actions in (
+            ("pete", ["produce"]),
+            ("pia", ["produce"]),
+            ("carl", ["consume"]),
+            ("dora", ["consume"]),
+        ):
             await permissions.grant("red/default", role, actions, ruby)
+        await self.broker.security.acls.create(
+            Acl(
+                ResourceType.TOPIC,
+                name,
+                PatternType.LITERAL,
+                f"User:{role}",
+                "*",
+                Operation.ALL,
+                Permission.DENY,
+            )
+            for role, name in (("dora", "red/default/ruby"), ("rita", str(ruby)))
+        )
         await permissions.grant("red/default", "garnet-reader", [AuthAction.CONSUME])
         await permissions.grant("blue/default", "pia", ["consume"])
         sha_256 = MECHANISMS["SCRAM-SHA-256"]
@@ -276,7 +304,15 @@ class House:
             if tenancy is None or tenancy._by_tenant.get("red") is each
             for group in each.groups.list_groups()
         )
-        return kept, logs, subscriptions, groups
+        transactions = tuple(
+            (each.transactional_id, each.producer_id, each.epoch, each.state, each.partitions)
+            for service in services
+            if tenancy is None or tenancy._by_tenant.get("red") is service
+            if service.transactions.made is not None
+            for each in service.transactions.made.list()
+            if each.transactional_id in (*IDS_OF_RED, PULSARS_TRANSACTION)
+        )
+        return kept, logs, subscriptions, groups, transactions
 
     async def settled(self) -> None:
         """Wait for what an answered request began: what it changes belongs to that request, not to the next one."""

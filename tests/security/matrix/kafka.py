@@ -9,10 +9,10 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
-from magnetar.broker.names import TopicName
 from magnetar.kafka.handlers import ROUTES, Route
 from magnetar.records.batch import PlainRecord as KafkaRecord
 from magnetar.records.batch import encode_batch
+from magnetar.topics.names import TopicName
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.header import RequestHeader, decode_response_header, encode_request_header
 from magnetar.wire.kafka.message import Message, Record
@@ -25,7 +25,7 @@ from magnetar.wire.kafka.messages.init_producer_id_request import InitProducerId
 from magnetar.wire.kafka.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from magnetar.wire.kafka.primitives import ZERO_UUID
 from tests.security.matrix.asking import Ask, Outcome
-from tests.security.matrix.house import Asker, Client, House
+from tests.security.matrix.house import IDS_OF_RED, PULSARS_TRANSACTION, Asker, Client, House
 from tests.wire.values import OUTLINE
 
 RUBY, RUBIES, SHARED = TopicName("red", "default", "ruby"), "rubies", "shared-rubies"
@@ -38,8 +38,15 @@ _REFUSALS = {
 }
 _BATCH = encode_batch([KafkaRecord(None, b"pearl", [], 0, 0)])
 _GARNET = encode_batch([KafkaRecord(None, b"garnet", [], 0, 0)])
+_IN_TRANSACTION = encode_batch(
+    [KafkaRecord(None, b"pearl", [], 0, 0)],
+    producer_id=0,
+    producer_epoch=0,
+    base_sequence=0,
+    attributes=1 << 4,
+)
 _MEMBER = "nobody-here"
-OPEN_TRANSACTION = "ruby-mining"
+OPEN_TRANSACTION, IDLE_TRANSACTION = IDS_OF_RED
 _TOPIC, _BROKER, _GROUP = 2, 4, 32
 
 
@@ -134,7 +141,7 @@ async def furnish(house: House) -> None:
 
 
 async def _open_transaction(client: Client) -> None:
-    """Have a transaction open over red's topic."""
+    """Have a transaction open over red's topic, and an id with none."""
 
     async def answer(request: Message, version: int) -> Any:
         send(client, request, version)
@@ -144,6 +151,7 @@ async def _open_transaction(client: Client) -> None:
         assert set(_codes(answered)) == {0}
         return answered
 
+    await answer(InitProducerIdRequest(transactional_id=IDLE_TRANSACTION, transaction_timeout_ms=900_000), 5)
     begun = await answer(
         InitProducerIdRequest(transactional_id=OPEN_TRANSACTION, transaction_timeout_ms=900_000), 5
     )
@@ -211,8 +219,10 @@ def _next_page(types: Any, way: str, response: Any) -> Message | None:
 
 _BY_NAME = ("short", "full")
 _BY_ALL = ("short", "full", "id")
+_OWNED = ("hers", "hers, idle", "Pulsar's")
+"""Transactional ids that are somebody else's: with a transaction open, with none, and one of Pulsar's by its name."""
 _WAYS = {
-    "produce": _BY_ALL,
+    "produce": (*_BY_ALL, "hers"),
     "fetch": _BY_ALL,
     "list_offsets": _BY_NAME,
     "metadata": (*_BY_ALL, "own name, id", "all"),
@@ -234,12 +244,13 @@ _WAYS = {
     "list_partition_reassignments": (*_BY_NAME, "all"),
     "offset_delete": _BY_NAME,
     "describe_topic_partitions": (*_BY_NAME, "all", "all, by pages"),
-    "init_producer_id": ("idempotent", "transaction"),
-    "add_partitions_to_txn": (*_BY_NAME, "brokers"),
-    "txn_offset_commit": _BY_ALL,
+    "init_producer_id": ("idempotent", "transaction", *_OWNED),
+    "add_partitions_to_txn": (*_BY_NAME, "brokers", *_OWNED),
+    "add_offsets_to_txn": ("anybody's", *_OWNED),
+    "txn_offset_commit": (*_BY_ALL, *_OWNED),
     "write_txn_markers": _BY_NAME,
-    "end_txn": ("hers", "anybody's"),
-    "describe_transactions": ("hers", "anybody's"),
+    "end_txn": ("anybody's", *_OWNED),
+    "describe_transactions": ("anybody's", *_OWNED),
     "share_group_heartbeat": _BY_NAME,
     "share_fetch": ("id",),
     "share_acknowledge": ("id",),
@@ -267,6 +278,9 @@ _VERSIONS = {
     ("add_partitions_to_txn", "short"): 3,
     ("add_partitions_to_txn", "full"): 3,
     ("txn_offset_commit", "short"): 5,
+    **{("txn_offset_commit", way): 5 for way in _OWNED},
+    **{("add_partitions_to_txn", way): 3 for way in _OWNED},
+    ("produce", "hers"): 11,
     ("txn_offset_commit", "full"): 5,
 }
 """Where it is not the last one."""
@@ -275,7 +289,10 @@ _VERSIONS = {
 def _produce(t: Any, way: str, name: str, topic_id: bytes) -> Message:
     rows = [t.PartitionProduceData(index=0, records=_BATCH)]
     topic = t.TopicProduceData(name=name, topic_id=topic_id, partition_data=rows)
-    return t.ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic])
+    asked = t.ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic])
+    if way == "hers":
+        asked.transactional_id, rows[0].records = OPEN_TRANSACTION, _IN_TRANSACTION
+    return asked
 
 
 def _fetch(t: Any, way: str, name: str, topic_id: bytes) -> Message:
@@ -391,7 +408,14 @@ def _join(t: Any, *_: Any) -> Message:
 
 
 def _init_producer_id(t: Any, way: str, *_: Any) -> Message:
-    return t.InitProducerIdRequest(transactional_id="garnish" if way == "transaction" else None)
+    return t.InitProducerIdRequest(
+        transactional_id=None if way == "idempotent" else _id_of(way), transaction_timeout_ms=60_000
+    )
+
+
+def _id_of(way: str) -> str:
+    owned = (OPEN_TRANSACTION, IDLE_TRANSACTION, PULSARS_TRANSACTION)
+    return dict(zip(_OWNED, owned, strict=True)).get(way, "garnish")
 
 
 def _alter_dirs(t: Any, way: str, name: str, topic_id: bytes) -> Any:
@@ -418,13 +442,13 @@ def _add_partitions(t: Any, way: str, name: str, topic_id: bytes) -> Message:
     if way == "brokers":
         one = t.AddPartitionsToTxnTransaction(transactional_id="garnish", topics=topics)
         return t.AddPartitionsToTxnRequest(transactions=[one])
-    return t.AddPartitionsToTxnRequest(v3_and_below_transactional_id="garnish", v3_and_below_topics=topics)
+    return t.AddPartitionsToTxnRequest(v3_and_below_transactional_id=_id_of(way), v3_and_below_topics=topics)
 
 
 def _txn_offset_commit(t: Any, way: str, name: str, topic_id: bytes) -> Message:
     rows = [t.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1)]
     topic = t.TxnOffsetCommitRequestTopic(name=name, topic_id=topic_id, partitions=rows)
-    return t.TxnOffsetCommitRequest(transactional_id="garnish", group_id=RUBIES, topics=[topic])
+    return t.TxnOffsetCommitRequest(transactional_id=_id_of(way), group_id=RUBIES, topics=[topic])
 
 
 def _markers(t: Any, way: str, name: str, topic_id: bytes) -> Message:
@@ -562,16 +586,14 @@ _MAKERS: dict[str, Any] = {
     "list_config_resources": partial(_simple, "ListConfigResourcesRequest"),
     "describe_topic_partitions": _pages,
     "add_partitions_to_txn": _add_partitions,
-    "add_offsets_to_txn": partial(
-        _simple, "AddOffsetsToTxnRequest", transactional_id="garnish", group_id=RUBIES
+    "add_offsets_to_txn": lambda t, way, *_: t.AddOffsetsToTxnRequest(
+        transactional_id=_id_of(way), group_id=RUBIES
     ),
-    "end_txn": lambda t, way, *_: t.EndTxnRequest(
-        transactional_id=OPEN_TRANSACTION if way == "hers" else "garnish", producer_id=-1
-    ),
+    "end_txn": lambda t, way, *_: t.EndTxnRequest(transactional_id=_id_of(way), producer_id=-1),
     "write_txn_markers": _markers,
     "txn_offset_commit": _txn_offset_commit,
     "describe_transactions": lambda t, way, *_: t.DescribeTransactionsRequest(
-        transactional_ids=[OPEN_TRANSACTION if way == "hers" else "garnish"]
+        transactional_ids=[_id_of(way)]
     ),
     "list_transactions": partial(_simple, "ListTransactionsRequest"),
     "share_group_heartbeat": lambda t, way, name, topic_id: t.ShareGroupHeartbeatRequest(

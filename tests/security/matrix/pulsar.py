@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from functools import partial
 
-from magnetar.broker.transactions import TxnId
+from magnetar.coordination.transactions import TxnId
 from magnetar.pulsar.handlers import ROUTES
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, Schema, ServerError
 from tests.pulsar.raw import entry, flow, frame, hello, ping, producer, send, subscribe

@@ -21,6 +21,8 @@ from tests.security.matrix.house import ASKERS, Asker, House
 
 HERE = Path(__file__).parent
 FOREIGNERS = [asker.name for asker in ASKERS[: [each.name for each in ASKERS].index("producer")]]
+DENIED = "consumer, denied the topic"
+DENIED_ADMIN = "red's admin, denied the topic"
 ABROAD = [asker for asker in ASKERS if " at " not in asker.name]
 """Of who says where he is at home, once each: where nobody is asked for a home."""
 FEW = [
@@ -39,6 +41,9 @@ _SHARED = {
 }
 """Without tenants groups are everybody's who may consume anything, as docs/security.md says."""
 
+_BESIDE_THE_TOPIC = ("CreateTopics",)
+"""It makes another topic, by a name that the one that is denied only begins."""
+
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
@@ -48,6 +53,7 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tenants", [True, False], ids=["tenants", "shared"])
 async def test_kafkas_apis(tenants: bool, request: pytest.FixtureRequest) -> None:
     ways = [
@@ -83,6 +89,7 @@ async def test_namesakes_in_the_admin_rest(request: pytest.FixtureRequest) -> No
     await _hold("rest-namesakes", ways, blues, False, request)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tenants", [True, False], ids=["tenants", "shared"])
 async def test_the_schema_registry(tenants: bool, request: pytest.FixtureRequest) -> None:
     askers = ASKERS if tenants else ABROAD
@@ -111,6 +118,7 @@ async def _hold(
             if not way.startswith(open_to_all or "\0"):
                 touched = [each for each in FOREIGNERS if row.get(each, "-") in "scb"]
                 assert not touched, f"{way}: shown or changed something of another tenant's: {touched}"
+            _hold_denials(way, row)
     finally:
         await asked.close()
     print(f"\n{name}: {asked.cells} cells")
@@ -126,6 +134,18 @@ async def _hold(
         if kept[way][who] != cell
     }
     assert not told, "(in the table, now); read it through and --rewrite"
+
+
+def _hold_denials(way: str, row: dict[str, str]) -> None:
+    """What an ACL denies is denied by every interface, whatever a grant or being an admin would allow.
+
+    Groups are others: that somebody may not have a topic does not keep him out of a group that reads it.
+    """
+    if not way.startswith(tuple(_NAMES[each] for each in _SHARED)):
+        assert row.get(DENIED, "-") not in "scb", f"{way}: {DENIED}"
+    names_topic = "/ruby" in way or way.endswith((", short", ", full", ", id"))
+    if names_topic and not way.startswith(_BESIDE_THE_TOPIC):
+        assert row.get(DENIED_ADMIN, "-") not in "scb", f"{way}: {DENIED_ADMIN}"
 
 
 async def _furnish(house: House) -> None:

@@ -39,9 +39,10 @@ VALUES = {
     "entry": "0",
     "version": "0",
     "most": "0",
-    "least": "1",
+    "least": "2",
     "coordinator": "0",
     "timeout": "0",
+    "bookie": "bookie-1:3181",
 }
 _BODIES = {
     "partitions": b"2",
@@ -54,6 +55,7 @@ _BODIES = {
     "retention": b'{"retentionTimeInMinutes":1,"retentionSizeInMB":1}',
     "messageTTL": b"60",
     "deduplication": b"true",
+    "{bookie}": b'{"rack":"/rack-1"}',
     "{tenant}": b'{"adminRoles":["bob"],"allowedClusters":["standalone"]}',
 }
 """What is sent to paths that end so; to others an empty object."""

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, cast
 
 import mqtt5
 
-from magnetar.broker.auth import Access
-from magnetar.broker.auth.authentication import AuthenticationFailed, Principal
-from magnetar.broker.listeners import Listener
+from magnetar.auth import Access
+from magnetar.auth.authentication import AuthenticationFailed, Principal
+from magnetar.serving.listeners import Listener
 from magnetar_mqtt.packets import Packets, Refused
 from magnetar_mqtt.session import Session
 from magnetar_mqtt.settings import MqttSettings

@@ -7,11 +7,11 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from magnetar.broker.errors import BrokerError
-from magnetar.broker.topic import Topic
+from magnetar.base.errors import BrokerError
 from magnetar.kafka.partitions.registry import Partitions
 from magnetar.ledger.errors import LedgerClosed, LedgerError, LedgerFenced, OffsetOutOfRange
 from magnetar.records.batch import PlainRecord, each_record, read_header
+from magnetar.topics.topic import Topic
 
 _READ_BYTES = 256 << 10
 _log = logging.getLogger("magnetar.mqtt")

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import ClassVar
 from uuid import uuid4
 
-from magnetar.broker.core import Broker
-from magnetar.broker.handlers import ProtocolHandler
-from magnetar.broker.listeners import Listener
-from magnetar.broker.setting import HandlerSettings
-from magnetar.broker.settings import Settings
-from magnetar.broker.url_listeners import url_listeners, with_tls
+from magnetar.base.setting import HandlerSettings
+from magnetar.node.broker import Broker
+from magnetar.node.handlers import ProtocolHandler
+from magnetar.serving.listeners import Listener
+from magnetar.serving.url_listeners import url_listeners, with_tls
+from magnetar.settings.settings import Settings
 from magnetar_mqtt.connection import Connection
 from magnetar_mqtt.settings import MqttSettings
 

@@ -14,16 +14,16 @@ from zlib import crc32
 
 import mqtt5
 
-from magnetar.broker.auth import Access, Right, may
-from magnetar.broker.core import Broker
-from magnetar.broker.errors import BrokerError
-from magnetar.broker.topic import Topic
+from magnetar.auth import Access, Right, may
+from magnetar.base.errors import BrokerError
 from magnetar.kafka.partitions.partition import Partition, RecordsRejected
 from magnetar.kafka.services import KafkaServices
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.port import wall_clock_ms
+from magnetar.node.broker import Broker
 from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.records.errors import RecordsError
+from magnetar.topics.topic import Topic
 from magnetar_mqtt.delivery import Delivery
 from magnetar_mqtt.names import NoTopic, check_filter, matches, to_magnetar, to_mqtt
 from magnetar_mqtt.packets import Refused, to_publish, to_record

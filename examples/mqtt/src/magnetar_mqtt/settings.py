@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from magnetar.broker.setting import HandlerSettings, setting
-from magnetar.broker.values import Kind, at_least, between
+from magnetar.base.setting import HandlerSettings, setting
+from magnetar.base.values import Kind, at_least, between
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Before each handler, where clients need grants: a guard that answers what the asker may not do.
 
-Guards stand beside handlers and not in them, so that a broker without authorization does nothing for it. Which guard an
-API has stands in its route (`magnetar.kafka.route.Guard`).
+Guards stand beside handlers and not in them, so that a broker without authorization does nothing for it. What an API
+needs stands in its route: as rights (`magnetar.kafka.rights`), which `declared` asks for, or as the file that has a
+guard written for it (`magnetar.kafka.route.Guard`).
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.auth import Access
+from magnetar.auth import Access
 from magnetar.kafka.authorization.checks import Checks, GuardFunction, may_write_all
+from magnetar.kafka.authorization.declared import declared
+from magnetar.kafka.rights import Rights
 from magnetar.kafka.route import Guard, Handler, Route
 
 if TYPE_CHECKING:
@@ -22,7 +25,7 @@ _PRODUCE = 0
 
 def guarded(route: Route, handler: Handler, access: Access, request: Any) -> Handler:
     """Return what answers instead of ``handler``, the route's, for a client with this access."""
-    if route.guard is Guard.OPEN or (route.api_key == _PRODUCE and may_write_all(request, access)):
+    if route.rights is Guard.OPEN or (route.api_key == _PRODUCE and may_write_all(request, access)):
         return handler
     guard = guard_of(route)
 
@@ -35,12 +38,14 @@ def guarded(route: Route, handler: Handler, access: Access, request: Any) -> Han
 @cache
 def guard_of(route: Route) -> GuardFunction:
     """Return the function that answers what may not be asked of an API that is not open to all."""
-    if route.guard is Guard.SUPER_USERS:
+    if isinstance(route.rights, Rights):
+        return declared(route, route.rights)
+    if route.rights is Guard.SUPER_USERS:
         return _for_super_users
-    if route.guard is Guard.OWN:
+    if route.rights is Guard.OWN:
         module, name = f"magnetar.kafka.handlers.{route.handler}", "guard"
     else:
-        module, name = f"magnetar.kafka.authorization.{route.guard}", route.handler
+        module, name = f"magnetar.kafka.authorization.{route.rights}", route.handler
     found: GuardFunction = getattr(import_module(module), name)
     return found
 

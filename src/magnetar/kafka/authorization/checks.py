@@ -5,6 +5,7 @@
     READ a topic                            consume (with the group as subscription, where there is one)
     DESCRIBE a topic, create it unasked     produce or consume
     CREATE, DELETE, ALTER a topic           to be among the tenant's admins
+    ALTER_CONFIGS of a group                to be an admin of its home's tenant
     READ, DESCRIBE, DELETE a group          consume anywhere, or in the tenant where clients have tenants for homes;
                                             and no subscription of that name is for others
     anything on the cluster                 to be a super user
@@ -18,10 +19,12 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.auth import Access, Group, Right, Subscribed, TransactionalId
-from magnetar.broker.errors import InvalidTopic
-from magnetar.broker.names import TopicName
+from magnetar.auth import Access, Group, Right, Subscribed, TransactionalId
+from magnetar.base.errors import InvalidTopic
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.route import Handler
+from magnetar.topics.names import TopicName
+from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -29,6 +32,17 @@ if TYPE_CHECKING:
 
 FEW_TOPICS = 16
 """Of one Produce; for more nothing is remembered."""
+
+_SENTENCES = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
+}
+
+
+def sentence(code: ErrorCode) -> str:
+    """Return what Kafka says beside a code of what is not permitted."""
+    return _SENTENCES[code]
 
 
 def may_write_all(request: Any, access: Access) -> bool:
@@ -87,6 +101,10 @@ class Checks:
             return True
         return self._access.may(Right.consume, topic if group is None else Subscribed(topic, group))
 
+    def reads_in(self, group: str, name: str | None, topic_id: bytes = ZERO_UUID) -> bool:
+        """READ on a topic, by a group."""
+        return self.reads(name, topic_id, group)
+
     def sees(self, name: str | None, topic_id: bytes = ZERO_UUID) -> bool:
         """DESCRIBE on a topic."""
         topic = self.named(name, topic_id)
@@ -141,22 +159,58 @@ class Checks:
         return self._access.may(Right.alter_configs, self._group(group))
 
     def _group(self, group: str) -> Group:
+        home, tenant = self._home
+        return Group(group, home, tenant)
+
+    @property
+    def _home(self) -> tuple[str, str | None]:
+        """The namespace that the client is at home in, and its tenant where each has groups and ids of its own."""
         kafka = self._context.kafka
         naming = kafka.broker.naming
         home = kafka.home or f"{naming.tenant}/{naming.namespace}"
-        return Group(group, home, home.partition("/")[0] if kafka.by_tenant else None)
+        return home, home.partition("/")[0] if kafka.by_tenant else None
 
-    def transacts(self, transactional_id: str) -> bool:
-        """WRITE on a transactional id."""
-        return self._access.may(Right.transact, TransactionalId(transactional_id))
+    def transacts(self, transactional_id: str, role: str = "") -> bool:
+        """WRITE on a transactional id, which is of ``role`` as far as that is known."""
+        return self._access.may(Right.transact, TransactionalId(transactional_id, role, self._home[1]))
+
+    def transacts_here(self, transactional_id: str) -> bool:
+        """WRITE on a transactional id, whose role is looked at if its coordinator is here."""
+        made = self._context.kafka.transactions.made
+        return self.transacts(transactional_id, "" if made is None else made.role_of(transactional_id))
 
     def finds_transaction(self, transactional_id: str) -> bool:
         """DESCRIBE on a transactional id, of which more than where it is nobody is told."""
-        return self._access.may(Right.find_transaction, TransactionalId(transactional_id))
+        return self._access.may(Right.find_transaction, TransactionalId(transactional_id, "", self._home[1]))
 
     def sees_transaction(self, transactional_id: str) -> bool:
         """DESCRIBE on a transactional id, by an ACL."""
         return self._access.may(Right.see, TransactionalId(transactional_id))
+
+    async def writes_as(self, transactional_id: str) -> bool:
+        """WRITE on a transactional id, and on all topics of the transaction that it has open."""
+        if not self.transacts(transactional_id):
+            return False
+        kafka = self._context.kafka
+        transactions = await kafka.transactions.get()
+        if not self.transacts(transactional_id, transactions.role_of(transactional_id)):
+            return False
+        try:
+            found = transactions.describe(transactional_id)
+        except CoordinatorRefused:
+            return True
+        return all(map(self.writes, {each.topic for each in found.partitions} - {kafka.groups.topic}))
+
+    async def sees_transactions_of(self, transactional_id: str) -> bool:
+        """DESCRIBE on a transactional id, and what it has open."""
+        return (
+            self.operates()
+            or self.sees_transaction(transactional_id)
+            or (
+                self.finds_transaction(transactional_id)  # no ACL forbids it
+                and await self.writes_as(transactional_id)
+            )
+        )
 
     def produces_somewhere(self) -> bool:
         """IDEMPOTENT_WRITE on the cluster, or WRITE on any topic."""

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from magnetar.broker.auth import Right
-from magnetar.kafka.authorization import operations
+from magnetar.auth import Right
 from magnetar.kafka.authorization.checks import Checks, GuardFunction
 from magnetar.kafka.authorization.groups import DENIED as GROUP_DENIED
 from magnetar.kafka.authorization.topics import DENIED as TOPIC_DENIED
 from magnetar.kafka.authorization.topics import split
 from magnetar.kafka.configs.resource_types import ConfigResourceType
-from magnetar.kafka.operations import NOT_ASKED
-from magnetar.kafka.pace import paced
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages import (
     alter_configs_response,
@@ -21,18 +19,6 @@ from magnetar.wire.kafka.messages import (
     incremental_alter_configs_response,
 )
 from magnetar.wire.kafka.messages import alter_user_scram_credentials_response as altered_scram
-from magnetar.wire.kafka.messages import describe_user_scram_credentials_response as described_scram
-from magnetar.wire.kafka.messages.alter_partition_reassignments_response import (
-    AlterPartitionReassignmentsResponse,
-)
-from magnetar.wire.kafka.messages.create_acls_response import AclCreationResult, CreateAclsResponse
-from magnetar.wire.kafka.messages.delete_acls_response import DeleteAclsFilterResult, DeleteAclsResponse
-from magnetar.wire.kafka.messages.describe_acls_response import DescribeAclsResponse
-from magnetar.wire.kafka.messages.describe_log_dirs_response import DescribeLogDirsResponse
-from magnetar.wire.kafka.messages.list_config_resources_response import ListConfigResourcesResponse
-from magnetar.wire.kafka.messages.list_partition_reassignments_response import (
-    ListPartitionReassignmentsResponse,
-)
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
@@ -56,31 +42,6 @@ def _on_cluster(right: Right, refused: Callable[[Any], Any]) -> GuardFunction:
 
 
 # DESCRIBE, DESCRIBE_CONFIGS and ALTER on the cluster.
-describe_log_dirs = _on_cluster(Right.describe_cluster, lambda _: DescribeLogDirsResponse(error_code=DENIED))
-list_config_resources = _on_cluster(
-    Right.see_cluster_configs, lambda _: ListConfigResourcesResponse(error_code=DENIED)
-)
-list_partition_reassignments = _on_cluster(
-    Right.describe_cluster,
-    lambda _: ListPartitionReassignmentsResponse(error_code=DENIED, error_message=_MESSAGES[DENIED]),
-)
-alter_partition_reassignments = _on_cluster(
-    Right.alter_cluster,
-    lambda _: AlterPartitionReassignmentsResponse(error_code=DENIED, error_message=_MESSAGES[DENIED]),
-)
-describe_user_scram_credentials = _on_cluster(
-    Right.describe_cluster,
-    lambda request: described_scram.DescribeUserScramCredentialsResponse(
-        error_code=DENIED,
-        error_message=_MESSAGES[DENIED],
-        results=[
-            described_scram.DescribeUserScramCredentialsResult(
-                user=each.name, error_code=DENIED, error_message=_MESSAGES[DENIED]
-            )
-            for each in request.users or ()
-        ],
-    ),
-)
 alter_user_scram_credentials = _on_cluster(
     Right.alter_cluster,
     lambda request: altered_scram.AlterUserScramCredentialsResponse(
@@ -92,33 +53,6 @@ alter_user_scram_credentials = _on_cluster(
         ]
     ),
 )
-
-
-def _refused_filters(request: Any) -> DeleteAclsResponse:
-    rows = [
-        DeleteAclsFilterResult(error_code=DENIED, error_message=_MESSAGES[DENIED]) for _ in request.filters
-    ]
-    return DeleteAclsResponse(filter_results=rows)
-
-
-def _refused_creations(request: Any) -> CreateAclsResponse:
-    row = AclCreationResult(error_code=DENIED, error_message=_MESSAGES[DENIED])
-    return CreateAclsResponse(results=[row] * len(request.creations))
-
-
-describe_acls = _on_cluster(
-    Right.describe_cluster, lambda _: DescribeAclsResponse(error_code=DENIED, error_message=_MESSAGES[DENIED])
-)
-create_acls = _on_cluster(Right.alter_cluster, _refused_creations)
-delete_acls = _on_cluster(Right.alter_cluster, _refused_filters)
-
-
-async def describe_cluster(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
-    """Everybody who is let in may know the brokers."""
-    response = await answer(request, context)
-    if response.cluster_authorized_operations != NOT_ASKED:
-        response.cluster_authorized_operations = operations.of_cluster(checks)
-    return response
 
 
 async def describe_configs(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:

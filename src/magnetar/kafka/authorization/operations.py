@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from magnetar.broker.auth import Right
-from magnetar.broker.auth.acls import Operation
+from magnetar.auth import Right
+from magnetar.auth.acls import Operation
 from magnetar.kafka.authorization.checks import Checks
 
 _TOPIC: Mapping[Operation, Callable[[Checks, str], bool]] = {

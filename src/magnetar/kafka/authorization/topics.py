@@ -3,37 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from magnetar.broker.auth import Right
+from magnetar.auth import Right
 from magnetar.kafka.authorization import operations
 from magnetar.kafka.authorization.checks import FEW_TOPICS, Checks
 from magnetar.kafka.operations import NOT_ASKED
-from magnetar.kafka.pace import paced
 from magnetar.records.batch import is_transactional
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
-from magnetar.wire.kafka.messages import describe_producers_response
-from magnetar.wire.kafka.messages.create_partitions_response import CreatePartitionsTopicResult
-from magnetar.wire.kafka.messages.create_topics_response import CreatableTopicResult
-from magnetar.wire.kafka.messages.delete_records_response import (
-    DeleteRecordsPartitionResult,
-    DeleteRecordsTopicResult,
-)
 from magnetar.wire.kafka.messages.delete_topics_response import DeletableTopicResult
-from magnetar.wire.kafka.messages.describe_topic_partitions_response import (
-    DescribeTopicPartitionsResponse,
-    DescribeTopicPartitionsResponseTopic,
-)
-from magnetar.wire.kafka.messages.list_offsets_response import (
-    ListOffsetsPartitionResponse,
-    ListOffsetsTopicResponse,
-)
 from magnetar.wire.kafka.messages.metadata_response import MetadataResponseTopic
-from magnetar.wire.kafka.messages.offset_for_leader_epoch_response import (
-    EpochEndOffset,
-    OffsetForLeaderTopicResult,
-)
 from magnetar.wire.kafka.messages.produce_response import (
     PartitionProduceResponse,
     ProduceResponse,
@@ -65,20 +45,6 @@ async def split(rows: Iterable[T], allowed: Callable[[T], bool]) -> tuple[list[T
     return yes, no
 
 
-async def refused(topics: Iterable[Any], kind: Callable[..., T], row: Callable[..., Any]) -> list[T]:
-    """Return an answer for each topic that was asked about in vain: of this ``kind``, with a ``row`` a partition."""
-    return [
-        kind(
-            name=topic.name,
-            partitions=[
-                row(partition_index=each.partition_index, error_code=DENIED)
-                async for each in paced(topic.partitions)
-            ],
-        )
-        async for topic in paced(topics)
-    ]
-
-
 async def produce(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
     """WRITE on each topic, and on the transactional id of transactional batches, without which none is taken.
 
@@ -88,7 +54,7 @@ async def produce(request: Any, context: RequestContext, checks: Checks, answer:
     transactional_id = request.transactional_id
     if (
         transactional_id is not None
-        and not checks.transacts(transactional_id)
+        and not checks.transacts_here(transactional_id)
         and await _is_transactional(request)
     ):
         return await _refuse_batches(
@@ -145,37 +111,6 @@ async def _refuse_batches(
     return response  # type: ignore[no-any-return]
 
 
-async def list_offsets(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
-    """DESCRIBE on each topic; brokers ask each other where topics end."""
-    all_of_them = checks.on_cluster(Right.act_for_cluster)
-    request.topics, denied = await split(request.topics, lambda topic: all_of_them or checks.sees(topic.name))
-    response = await answer(request, context)
-    response.topics += await refused(denied, ListOffsetsTopicResponse, ListOffsetsPartitionResponse)
-    return response
-
-
-async def offset_for_leader_epoch(
-    request: Any, context: RequestContext, checks: Checks, answer: Handler
-) -> Any:
-    """DESCRIBE on each topic; brokers ask each other."""
-    all_of_them = checks.on_cluster(Right.act_for_cluster)
-    request.topics, denied = await split(
-        request.topics, lambda topic: all_of_them or checks.sees(topic.topic)
-    )
-    response = await answer(request, context)
-    response.topics += [
-        OffsetForLeaderTopicResult(
-            topic=topic.topic,
-            partitions=[
-                EpochEndOffset(partition=each.partition, error_code=DENIED)
-                async for each in paced(topic.partitions)
-            ],
-        )
-        async for topic in paced(denied)
-    ]
-    return response
-
-
 async def metadata(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
     """DESCRIBE on each topic; of all topics, the handler shows those that may be seen.
 
@@ -223,38 +158,6 @@ def _hidden(topic: Any) -> MetadataResponseTopic:
     return MetadataResponseTopic(error_code=DENIED, name=topic.name)
 
 
-async def describe_topic_partitions(
-    request: Any, context: RequestContext, checks: Checks, answer: Handler
-) -> Any:
-    """DESCRIBE on each topic; of all topics, the handler shows those that may be seen."""
-    if request.topics:
-        request.topics, denied = await split(request.topics, lambda topic: checks.sees(topic.name))
-        response = (
-            await answer(request, context) if request.topics else DescribeTopicPartitionsResponse(topics=[])
-        )
-        response.topics += [
-            DescribeTopicPartitionsResponseTopic(error_code=DENIED, name=topic.name)
-            async for topic in paced(denied)
-        ]
-    else:
-        response = await answer(request, context)
-    async for topic in paced(response.topics):
-        if topic.topic_authorized_operations != NOT_ASKED:
-            topic.topic_authorized_operations = operations.of_topic(checks, topic.name)
-    return response
-
-
-async def create_topics(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
-    """CREATE on each topic."""
-    request.topics, denied = await split(request.topics, lambda topic: checks.creates(topic.name))
-    response = await answer(request, context)
-    response.topics += [
-        CreatableTopicResult(name=topic.name, error_code=DENIED, error_message=MESSAGE, configs=[])
-        async for topic in paced(denied)
-    ]
-    return response
-
-
 async def delete_topics(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
     """DELETE on each topic, by name or by id; of one that is not there, who may DESCRIBE it is told so."""
     request.topic_names, names = await split(request.topic_names, checks.deletes)
@@ -273,44 +176,5 @@ async def delete_topics(request: Any, context: RequestContext, checks: Checks, a
         if topic_id == ZERO_UUID and is_missing(name)
         else DeletableTopicResult(name=name, topic_id=topic_id, error_code=DENIED, error_message=MESSAGE)
         async for name, topic_id in paced(hidden)
-    ]
-    return response
-
-
-async def delete_records(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
-    """DELETE on each topic."""
-    request.topics, denied = await split(request.topics, lambda topic: checks.deletes(topic.name))
-    response = await answer(request, context)
-    row = partial(DeleteRecordsPartitionResult, low_watermark=-1)
-    response.topics += await refused(denied, DeleteRecordsTopicResult, row)
-    return response
-
-
-async def describe_producers(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
-    """READ on each topic."""
-    request.topics, denied = await split(request.topics, lambda topic: checks.reads(topic.name))
-    response = await answer(request, context)
-    response.topics += [
-        describe_producers_response.TopicResponse(
-            name=topic.name,
-            partitions=[
-                describe_producers_response.PartitionResponse(
-                    partition_index=index, error_code=DENIED, error_message=MESSAGE
-                )
-                async for index in paced(dict.fromkeys(topic.partition_indexes))
-            ],
-        )
-        async for topic in paced(denied)
-    ]
-    return response
-
-
-async def create_partitions(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
-    """ALTER on each topic."""
-    request.topics, denied = await split(request.topics, lambda topic: checks.alters(topic.name))
-    response = await answer(request, context)
-    response.results += [
-        CreatePartitionsTopicResult(name=name, error_code=DENIED, error_message=MESSAGE)
-        async for name in paced(dict.fromkeys(topic.name for topic in denied))
     ]
     return response

@@ -1,7 +1,7 @@
 """Requests about transactions.
 
-Pulsar's grants name no transactional ids: whoever may produce anywhere may have one, but none that has a transaction
-open over topics that it may not write to. Kafka's ACLs name them.
+Pulsar's grants name no transactional ids: whoever may produce anywhere may have one, but none that is another role's,
+or that has a transaction open over topics that it may not write to. Kafka's ACLs name them, and for whom they are.
 """
 
 from __future__ import annotations
@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.auth import Right
+from magnetar.auth import Right
 from magnetar.kafka.authorization.checks import Checks
-from magnetar.kafka.authorization.groups import DENIED as GROUP_DENIED
 from magnetar.kafka.authorization.topics import DENIED as TOPIC_DENIED
 from magnetar.kafka.authorization.topics import split
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
-from magnetar.kafka.pace import paced
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
-from magnetar.wire.kafka.messages.add_offsets_to_txn_response import AddOffsetsToTxnResponse
 from magnetar.wire.kafka.messages.add_partitions_to_txn_request import AddPartitionsToTxnTopic
 from magnetar.wire.kafka.messages.add_partitions_to_txn_response import (
     AddPartitionsToTxnPartitionResult,
@@ -25,12 +22,7 @@ from magnetar.wire.kafka.messages.add_partitions_to_txn_response import (
     AddPartitionsToTxnTopicResult,
 )
 from magnetar.wire.kafka.messages.describe_transactions_response import TransactionState
-from magnetar.wire.kafka.messages.end_txn_response import EndTxnResponse
 from magnetar.wire.kafka.messages.init_producer_id_response import InitProducerIdResponse
-from magnetar.wire.kafka.messages.txn_offset_commit_response import (
-    TxnOffsetCommitResponsePartition,
-    TxnOffsetCommitResponseTopic,
-)
 from magnetar.wire.kafka.messages.write_txn_markers_response import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -48,34 +40,10 @@ FIRST_OF_BROKERS = 4
 CLUSTER_DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-async def may_write_as(transactional_id: str, context: RequestContext, checks: Checks) -> bool:
-    """WRITE on a transactional id."""
-    if not checks.transacts(transactional_id):
-        return False
-    try:
-        found = (await context.kafka.transactions.get()).describe(transactional_id)
-    except CoordinatorRefused:
-        return True
-    internal = context.kafka.groups.topic
-    return all(checks.writes(topic) for topic in {each.topic for each in found.partitions} - {internal})
-
-
-async def may_see(transactional_id: str, context: RequestContext, checks: Checks) -> bool:
-    """DESCRIBE on a transactional id."""
-    return (
-        checks.operates()
-        or checks.sees_transaction(transactional_id)
-        or (
-            checks.finds_transaction(transactional_id)  # no ACL forbids it
-            and await may_write_as(transactional_id, context, checks)
-        )
-    )
-
-
 async def init_producer_id(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
     """IDEMPOTENT_WRITE on the cluster, or WRITE on the transactional id."""
     if request.transactional_id:
-        allowed, code = await may_write_as(request.transactional_id, context, checks), DENIED
+        allowed, code = await checks.writes_as(request.transactional_id), DENIED
     else:
         allowed, code = checks.produces_somewhere(), CLUSTER_DENIED
     if allowed:
@@ -92,7 +60,7 @@ async def add_partitions_to_txn(
             return await answer(request, context)
         return AddPartitionsToTxnResponse(error_code=CLUSTER_DENIED)
     topics = request.v3_and_below_topics
-    if not await may_write_as(request.v3_and_below_transactional_id, context, checks):
+    if not await checks.writes_as(request.v3_and_below_transactional_id):
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_refused_topics(topics, DENIED))
     allowed, denied = await split(topics, lambda topic: checks.writes(topic.name))
     if not denied:
@@ -103,48 +71,6 @@ async def add_partitions_to_txn(
             *_refused_topics(denied, TOPIC_DENIED),
         ]
     )
-
-
-async def add_offsets_to_txn(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
-    """WRITE on the transactional id, READ on the group."""
-    if not await may_write_as(request.transactional_id, context, checks):
-        return AddOffsetsToTxnResponse(error_code=DENIED)
-    if not checks.uses(request.group_id):
-        return AddOffsetsToTxnResponse(error_code=GROUP_DENIED)
-    return await answer(request, context)
-
-
-async def end_txn(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
-    """WRITE on the transactional id."""
-    if not await may_write_as(request.transactional_id, context, checks):
-        return EndTxnResponse(error_code=DENIED)
-    return await answer(request, context)
-
-
-async def txn_offset_commit(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
-    """WRITE on the transactional id, READ on the group, and READ on each topic."""
-    code, denied = TOPIC_DENIED, request.topics
-    if not await may_write_as(request.transactional_id, context, checks):
-        code, request.topics = DENIED, []
-    elif not checks.uses(request.group_id):
-        code, request.topics = GROUP_DENIED, []
-    else:
-        request.topics, denied = await split(
-            request.topics, lambda topic: checks.reads(topic.name, topic.topic_id, request.group_id)
-        )
-    response = await answer(request, context)
-    response.topics += [
-        TxnOffsetCommitResponseTopic(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partitions=[
-                TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
-                async for each in paced(topic.partitions)
-            ],
-        )
-        async for topic in paced(denied)
-    ]
-    return response
 
 
 async def write_txn_markers(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
@@ -178,7 +104,7 @@ async def describe_transactions(
     allowed: list[str] = []
     denied: list[str] = []
     async for each in paced(request.transactional_ids):
-        (allowed if await may_see(each, context, checks) else denied).append(each)
+        (allowed if await checks.sees_transactions_of(each) else denied).append(each)
     request.transactional_ids = allowed
     response = await answer(request, context)
     async for each in paced(response.transaction_states):
@@ -186,18 +112,6 @@ async def describe_transactions(
     response.transaction_states += [
         TransactionState(error_code=DENIED, transactional_id=each) async for each in paced(denied)
     ]
-    return response
-
-
-async def list_transactions(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
-    """Of all transactional ids, those that may be seen."""
-    response = await answer(request, context)
-    if not checks.operates():
-        response.transaction_states = [
-            each
-            async for each in paced(response.transaction_states)
-            if await may_see(each.transactional_id, context, checks)
-        ]
     return response
 
 

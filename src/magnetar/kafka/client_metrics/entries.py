@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from magnetar.broker.effective import ConfigSource, Origin
-from magnetar.broker.values import Kind
+from magnetar.base.values import Kind
 from magnetar.kafka.client_metrics.names import DEFAULTS, INTERVAL_MS, MATCH, METRICS
 from magnetar.kafka.configs.changes import Known
 from magnetar.kafka.configs.entries import ConfigEntry
+from magnetar.topics.effective import ConfigSource, Origin
 
 
 def client_metrics_entries(own: Mapping[str, str]) -> list[ConfigEntry]:

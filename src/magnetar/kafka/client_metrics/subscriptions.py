@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote
 
-from magnetar.broker.errors import InvalidConfig
+from magnetar.base.errors import InvalidConfig
 from magnetar.kafka.client_metrics.names import DEFAULTS, INTERVAL_MS, MATCH, METRICS
 from magnetar.kafka.configs.changes import InvalidChange
 from magnetar.metadata import MUST_NOT_EXIST, Delete, MetadataCorrupt, Op, Put, Stored

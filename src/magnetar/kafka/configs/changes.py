@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-from magnetar.broker.errors import InvalidConfig
-from magnetar.broker.values import Kind
+from magnetar.base.errors import InvalidConfig
+from magnetar.base.values import Kind
 
 
 class InvalidChange(InvalidConfig):

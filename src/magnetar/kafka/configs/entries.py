@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
-from magnetar.broker.core import Broker
-from magnetar.broker.effective import ConfigSource, Origin
-from magnetar.broker.kafka_dynamic_settings import SHOWN_WHEN_SET, WITHOUT_EFFECT
-from magnetar.broker.setting import SettingDef
-from magnetar.broker.settings import Settings
-from magnetar.broker.topic import Topic
-from magnetar.broker.topic_config import CONFIGS
-from magnetar.broker.url_listeners import HTTP
-from magnetar.broker.values import Kind, render
+from magnetar.base.setting import SettingDef
+from magnetar.base.values import Kind, render
 from magnetar.kafka.coordinators.configs import GROUP_CONFIGS, GroupConfigDef
 from magnetar.kafka.settings import KafkaSettings
+from magnetar.node.broker import Broker
+from magnetar.serving.url_listeners import HTTP
+from magnetar.settings.kafka_dynamic import SHOWN_WHEN_SET, WITHOUT_EFFECT
+from magnetar.settings.settings import Settings
+from magnetar.topics.effective import ConfigSource, Origin
+from magnetar.topics.topic import Topic
+from magnetar.topics.topic_config import CONFIGS
 
 ADMIN_URL = "magnetar.admin.url"
 Row = TypeVar("Row")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 
-from magnetar.broker.effective import ConfigSource, Origin
-from magnetar.broker.errors import InvalidConfig
-from magnetar.broker.values import Kind
+from magnetar.base.errors import InvalidConfig
+from magnetar.base.values import Kind
 from magnetar.kafka.configs.entries import ConfigEntry
+from magnetar.topics.effective import ConfigSource, Origin
 
 ROOT = "root"
 _OURS = "magnetar"

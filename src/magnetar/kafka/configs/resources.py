@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from magnetar.broker.core import Broker
-from magnetar.broker.dynamic import dynamic_setting
-from magnetar.broker.errors import InvalidConfig, TopicNotFound
-from magnetar.broker.topic import Topic
-from magnetar.broker.topic_config import definition
-from magnetar.broker.values import render
+from magnetar.base.errors import InvalidConfig, TopicNotFound
+from magnetar.base.values import render
 from magnetar.kafka.configs.changes import InvalidChange, Known
 from magnetar.kafka.configs.resource_types import ConfigResourceType
 from magnetar.kafka.coordinators.configs import GroupConfigs, Own, broker_value
 from magnetar.kafka.coordinators.configs import definition as group_definition
+from magnetar.node.broker import Broker
+from magnetar.topics.dynamic import dynamic_setting
+from magnetar.topics.topic import Topic
+from magnetar.topics.topic_config import definition
 
 
 async def find_topic(broker: Broker, name: str) -> Topic:
@@ -53,11 +53,13 @@ async def alter(
     name: str,
     change: Callable[[Own, Callable[[str], Known]], Own],
     *,
+    by: str,
     validate_only: bool,
 ) -> None:
     """Set a topic's, a group's, this broker's or all brokers' own configurations to what ``change`` makes of them.
 
-    ``change`` gets what is set now, and what is known of a configuration by its name. Raises `InvalidConfig`.
+    ``change`` gets what is set now, and what is known of a configuration by its name; ``by`` is the role that asks,
+    if any. Raises `InvalidConfig`.
     """
     if resource_type == ConfigResourceType.TOPIC:
         if not name:
@@ -92,6 +94,7 @@ async def alter(
         await groups.change(
             name,
             lambda own: change(own, lambda key: _known_of_group(broker, own, key)),
+            by=by,
             validate_only=validate_only,
         )
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.wire.kafka.errors import ErrorCode
 
 MOST_TOPICS = 10_000

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TypeVar
 
-from magnetar.kafka.coordinators.caller import Caller
-from magnetar.kafka.coordinators.decision import Assigned, Decision, Release, Token
+from magnetar.coordination.caller import Caller
+from magnetar.coordination.decision import Assigned, Decision, Release, Token
+from magnetar.coordination.refused import CoordinatorRefused
+from magnetar.coordination.timers import TimerKey, Timers
 from magnetar.kafka.coordinators.group import ClassicGroup, GroupState, Member, Protocols
 from magnetar.kafka.coordinators.kinds import Kinds, end_of, gives_way
 from magnetar.kafka.coordinators.rebalance import (
@@ -21,9 +23,7 @@ from magnetar.kafka.coordinators.rebalance import (
     sync_key,
     synced,
 )
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.settings import GroupSettings
-from magnetar.kafka.coordinators.timers import TimerKey, Timers
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.heartbeat_request import HeartbeatRequest
 from magnetar.wire.kafka.messages.heartbeat_response import HeartbeatResponse

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 from itertools import chain
 
-from magnetar.broker.background import Background
-from magnetar.broker.slices import batched, sliced
+from magnetar.base.background import Background
+from magnetar.base.slices import batched, sliced
+from magnetar.coordination.decision import Transaction
+from magnetar.coordination.refused import CoordinatorRefused
+from magnetar.coordination.shard import Shard
 from magnetar.kafka.coordinators.decider import GroupsDecider
-from magnetar.kafka.coordinators.decision import Transaction
 from magnetar.kafka.coordinators.facts import Committer, OffsetCommit
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
-from magnetar.kafka.coordinators.shard import Shard
 from magnetar.wire.kafka.errors import ErrorCode
 
 COMMITS_AT_ONCE = 150

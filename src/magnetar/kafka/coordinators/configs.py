@@ -11,17 +11,20 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar, cast
 
-from magnetar.broker.errors import InvalidConfig, InvalidTopic
-from magnetar.broker.names import TopicName
-from magnetar.broker.setting import HandlerSettings, SettingDef, definitions_of
-from magnetar.broker.settings import Settings
-from magnetar.broker.values import Kind, Rule, Value, parse
+from magnetar.base.errors import InvalidConfig, InvalidTopic
+from magnetar.base.setting import HandlerSettings, SettingDef, definitions_of
+from magnetar.base.values import Kind, Rule, Value, parse
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.share.settings import ShareSettings
 from magnetar.kafka.coordinators.streams.settings import StreamsSettings
+from magnetar.settings.settings import Settings
+from magnetar.topics.names import TopicName
 
 Part = TypeVar("Part", bound=HandlerSettings)
 DEAD_LETTER_TOPIC = "errors.deadletterqueue.topic.name"
+DEAD_LETTER_COPIES = "errors.deadletterqueue.copy.record.enable"
+OF_DEAD_LETTERS = (DEAD_LETTER_TOPIC, DEAD_LETTER_COPIES)
+"""What says where a group's dead letters go, and what is in them."""
 Own = dict[str, str]
 """A group's own configurations, as texts by their names."""
 
@@ -114,7 +117,7 @@ GROUP_CONFIGS: dict[str, GroupConfigDef] = _lines(
         most="group_consumer_max_assignment_interval_ms",
     ),
     stands_for(
-        "errors.deadletterqueue.copy.record.enable",
+        DEAD_LETTER_COPIES,
         ShareSettings,
         "errors_deadletterqueue_copy_record_enable",
     ),
@@ -268,10 +271,17 @@ class GroupConfigs(Protocol):
         """Return the groups that have configurations of their own, whether there is such a group or not."""
         ...
 
+    def named_by(self, group_id: str) -> str:
+        """Return the role that named a group's dead-letter queue; empty for none, and for the broker's settings."""
+        ...
+
     async def change(
-        self, group_id: str, change: Callable[[Own], Own], *, validate_only: bool = False
+        self, group_id: str, change: Callable[[Own], Own], *, by: str = "", validate_only: bool = False
     ) -> None:
-        """Put what ``change`` makes of a group's own configurations in their place; raise `InvalidConfig`."""
+        """Put what ``change`` makes of a group's own configurations in their place; raise `InvalidConfig`.
+
+        ``by`` is the role that asks for it.
+        """
         ...
 
 
@@ -294,8 +304,12 @@ class SameForAll:
         """Return nothing."""
         return ()
 
+    def named_by(self, group_id: str) -> str:
+        """Return nothing."""
+        return ""
+
     async def change(
-        self, group_id: str, change: Callable[[Own], Own], *, validate_only: bool = False
+        self, group_id: str, change: Callable[[Own], Own], *, by: str = "", validate_only: bool = False
     ) -> None:
         """Refuse."""
         raise InvalidConfig("Groups cannot be configured here.")

@@ -8,11 +8,11 @@ from functools import cached_property
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from magnetar.kafka.coordinators.caller import Caller
+from magnetar.coordination.caller import Caller
+from magnetar.coordination.decision import Action, Assigned, Decision, Fact, Marker, Stated, Token
 from magnetar.kafka.coordinators.classic import ClassicGroups
 from magnetar.kafka.coordinators.configs import GroupConfigs, SameForAll
 from magnetar.kafka.coordinators.consumer.topics import NoTopics, Topics
-from magnetar.kafka.coordinators.decision import Action, Assigned, Decision, Fact, Marker, Stated, Token
 from magnetar.kafka.coordinators.facts import (
     Committed,
     GroupFact,

@@ -14,7 +14,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
-from magnetar.kafka.coordinators.decision import Fact
+from magnetar.coordination.decision import Fact
 from magnetar.wire.kafka.message import Message
 from magnetar.wire.kafka.messages.group_metadata_key import GroupMetadataKey
 from magnetar.wire.kafka.messages.group_metadata_value import GroupMetadataValue

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
-from magnetar.kafka.coordinators.decision import Token
+from magnetar.coordination.decision import Token
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.facts import MOVED_BY_PULSAR, Committed, Committer, OffsetCommit
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.malformed import WireError
 from magnetar.wire.kafka.messages.consumer_protocol_subscription import ConsumerProtocolSubscription

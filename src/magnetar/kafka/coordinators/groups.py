@@ -10,27 +10,29 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from magnetar.broker.background import Background, Repeated
-from magnetar.broker.ownership import Owned
-from magnetar.broker.producers import InvalidProducerEpoch
-from magnetar.kafka.coordinators.caller import Caller
+from magnetar.base.audit import note_own
+from magnetar.base.background import Background, Repeated
+from magnetar.base.printable import printable
+from magnetar.cluster.ownership import Owned
+from magnetar.coordination.caller import Caller
+from magnetar.coordination.decision import Action, Assigned, Decision, Marker, Token, Transaction
+from magnetar.coordination.following import Following
+from magnetar.coordination.log import OffsetsLog
+from magnetar.coordination.refused import CoordinatorRefused
+from magnetar.coordination.shard import Shard
 from magnetar.kafka.coordinators.committing import Committing
 from magnetar.kafka.coordinators.configs import GroupConfigs, SameForAll
 from magnetar.kafka.coordinators.consumer.topics import NoTopics, Topics, resolve
 from magnetar.kafka.coordinators.decider import GroupsDecider
-from magnetar.kafka.coordinators.decision import Action, Assigned, Decision, Marker, Token, Transaction
 from magnetar.kafka.coordinators.facts import Committed, Committer, OffsetCommit
-from magnetar.kafka.coordinators.following import Following
 from magnetar.kafka.coordinators.kinds import AnyGroup, is_consumer, is_share, is_streams
-from magnetar.kafka.coordinators.log import OffsetsLog
 from magnetar.kafka.coordinators.offsets import TopicPartition
 from magnetar.kafka.coordinators.pending import Name
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.settings import GroupSettings
-from magnetar.kafka.coordinators.shard import Shard
 from magnetar.kafka.coordinators.share.settings import ShareSettings
 from magnetar.kafka.coordinators.streams.settings import StreamsSettings
 from magnetar.kafka.coordinators.telling import Row, Telling
+from magnetar.logs.producers import InvalidProducerEpoch
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.heartbeat_request import HeartbeatRequest
 from magnetar.wire.kafka.messages.heartbeat_response import HeartbeatResponse
@@ -111,8 +113,8 @@ class GroupCoordinator:
         self._background = background or Background()
         self.telling = Telling(self._background)
         """Tells of what is durable."""
-        self.on_joining: Callable[[str], None] = lambda group: None
-        """Called with a group before somebody joins it."""
+        self.on_joining: list[Callable[[str], None]] = []
+        """Called with a group before a member joins it."""
         self._clock = clock
         self._shards = [
             Shard(
@@ -122,14 +124,17 @@ class GroupCoordinator:
                 clock,
                 self._background,
                 self._act,
+                on_loaded=self._tell_all,
             )
             for index in range(log.partitions)
         ]
-        for shard in self._shards:
-            shard.on_loaded = self._tell_all
         self._log = log
         self._following = Following(log, self._shards)
         self._cleaning: Repeated | None = None
+
+    def _tell_of_joining(self, group_id: str) -> None:
+        for told in self.on_joining:
+            told(group_id)
 
     # Life cycle.
 
@@ -168,8 +173,16 @@ class GroupCoordinator:
     def expire_offsets(self) -> None:
         """Forget offsets whose time is over; done regularly by itself."""
         now_ms = self._clock()
+
+        def expired(decider: GroupsDecider) -> Decision[None]:
+            before = set(decider.groups)
+            made = decider.offsets.expire(now_ms)
+            for group in before.difference(decider.groups):
+                note_own("expired", "group", printable(group))
+            return made
+
         for shard in self._shards:
-            shard.tell_of_what_is_there(lambda decider: decider.offsets.expire(now_ms))
+            shard.tell_of_what_is_there(expired)
 
     async def close(self) -> None:
         """Keep what was decided, then send away whoever waits."""
@@ -182,7 +195,7 @@ class GroupCoordinator:
     async def join(self, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse:
         """Answer when the group's next generation begins, or at once with what stands against it."""
         now_ms = self._clock()
-        self.on_joining(request.group_id)
+        self._tell_of_joining(request.group_id)
         try:
             return await self._ask(
                 request.group_id, lambda decider, token: decider.join(request, caller, token, now_ms)
@@ -226,7 +239,7 @@ class GroupCoordinator:
         """Answer with what a member of the consumer protocol may have now (KIP-848), or what stands against it."""
         now_ms = self._clock()
         if request.member_epoch == 0:
-            self.on_joining(request.group_id)
+            self._tell_of_joining(request.group_id)
         try:
             return await self._ask(
                 request.group_id, lambda decider, token: decider.heartbeat(request, caller, now_ms)
@@ -260,7 +273,7 @@ class GroupCoordinator:
         """Answer with the tasks that a member of a streams group may have now (KIP-1071), or what stands against it."""
         now_ms = self._clock()
         if request.member_epoch == 0:
-            self.on_joining(request.group_id)
+            self._tell_of_joining(request.group_id)
         try:
             return await self._ask(
                 request.group_id, lambda decider, token: decider.streams_heartbeat(request, caller, now_ms)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
-from magnetar.kafka.coordinators.decision import Fact
+from magnetar.coordination.decision import Fact
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.facts import group_fact
 from magnetar.kafka.coordinators.group import ClassicGroup
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.wire.kafka.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
+from magnetar.coordination.decision import Decision
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.classic import ClassicGroups
 from magnetar.kafka.coordinators.consumer.embedded import (
     assignment_of,
@@ -23,10 +25,8 @@ from magnetar.kafka.coordinators.consumer.facts import facts_of, group_end
 from magnetar.kafka.coordinators.consumer.group import Assignment, ClassicSide, ConsumerGroup, ConsumerMember
 from magnetar.kafka.coordinators.consumer.members import Beating, ConsumerGroups, Draft
 from magnetar.kafka.coordinators.consumer.topics import Topics, hash_of
-from magnetar.kafka.coordinators.decision import Decision
 from magnetar.kafka.coordinators.group import CONSUMER, ClassicGroup, GroupState, Member
 from magnetar.kafka.coordinators.kinds import Kinds, end_of
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.malformed import WireError

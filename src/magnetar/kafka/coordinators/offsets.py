@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from magnetar.coordination.decision import Decision, Fact, Marker, Transaction
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.classic import ClassicGroups
-from magnetar.kafka.coordinators.decision import Decision, Fact, Marker, Transaction
 from magnetar.kafka.coordinators.facts import NO_TIMESTAMP, Committed, Committer, OffsetCommit, offset_fact
 from magnetar.kafka.coordinators.group import ClassicGroup
 from magnetar.kafka.coordinators.kinds import AnyGroup, Kinds, gives_way
 from magnetar.kafka.coordinators.pending import Name, PendingOffsets
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.wire.kafka.errors import ErrorCode
 
 _GROUP_NOT_FOUND_SINCE = 9
@@ -91,7 +91,7 @@ class GroupOffsets:
 
     def apply_end(self, marker: Marker) -> dict[Name, Committed]:
         """Do what a marker says, without stating it; give what counts from now on."""
-        ended = self.pending.end(marker.transaction)
+        ended = self.pending.end(marker.transaction, committed=marker.committed)
         if not marker.committed:
             return {}
         for name, committed in ended.items():
@@ -148,7 +148,10 @@ class GroupOffsets:
         return Decision(tuple(facts), None)
 
     def expire(self, now_ms: int) -> Decision[None]:
-        """Forget offsets nobody came back for, and empty groups that have none left (KIP-211)."""
+        """Forget offsets nobody came back for, and empty groups that have none left (KIP-211).
+
+        An offset stays under whose name an open transaction has committed another one: to delete it would take both.
+        """
         facts: list[Fact] = []
         for group in list(self._kinds.groups.values()):
             for topic, partitions in list(group.offsets.items()):
@@ -156,6 +159,7 @@ class GroupOffsets:
                     partition
                     for partition, kept in partitions.items()
                     if self._is_over(group, topic, kept, now_ms)
+                    and not self.pending.holds(Name(group.group_id, topic, partition))
                 ]
                 facts += self._drop(group, topic, gone)
             waits = isinstance(group, ClassicGroup) and group.pending

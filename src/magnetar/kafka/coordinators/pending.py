@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import NamedTuple
 
-from magnetar.kafka.coordinators.decision import Fact, Transaction
+from magnetar.coordination.decision import Fact, Transaction
 from magnetar.kafka.coordinators.facts import Committed, offset_fact
 
 
@@ -18,13 +19,16 @@ class Name(NamedTuple):
 
 
 class PendingOffsets:
-    """Those of one partition of ``__consumer_offsets``, by producer id. What is committed otherwise overrules them."""
+    """Those of one partition of ``__consumer_offsets``, by producer id. What is written later overrules them.
+
+    So does a transaction that ends before an earlier one: compaction keeps what was written last, too (KAFKA-5259).
+    """
 
     def __init__(self) -> None:
         self._open: dict[int, tuple[Transaction, dict[Name, Committed]]] = {}
-        self._named: dict[
-            str, dict[Name, set[int]]
-        ] = {}  # by group, then the producers that hold an offset so
+        self._named: dict[str, dict[Name, dict[int, int]]] = {}
+        """By group and name: the producers that hold an offset so, each with the number of its write."""
+        self._writes = 0
 
     def __len__(self) -> int:
         return sum(len(offsets) for _, offsets in self._open.values())
@@ -33,7 +37,9 @@ class PendingOffsets:
         """Hold an offset until its transaction ends."""
         _, offsets = self._open.setdefault(transaction.producer_id, (transaction, {}))
         offsets[name] = committed
-        self._named.setdefault(name.group_id, {}).setdefault(name, set()).add(transaction.producer_id)
+        producers = self._named.setdefault(name.group_id, {}).setdefault(name, {})
+        producers[transaction.producer_id] = self._writes
+        self._writes += 1
 
     def overrule(self, name: Name) -> bool:
         """Let go of what is held under a name: it was committed or deleted since. Return whether anything was."""
@@ -44,18 +50,27 @@ class PendingOffsets:
             self._let_go(producer_id, name)
         return True
 
-    def end(self, transaction: Transaction) -> dict[Name, Committed]:
+    def end(self, transaction: Transaction, *, committed: bool) -> dict[Name, Committed]:
         """Return what a transaction that ends has held, in the order it was committed in."""
-        _, offsets = self._open.get(transaction.producer_id, (transaction, {}))
+        producer_id = transaction.producer_id
+        _, offsets = self._open.get(producer_id, (transaction, {}))
         ended = dict(offsets)
         for name in ended:
-            self._let_go(transaction.producer_id, name)
+            writes = self._named[name.group_id][name]
+            mine = writes[producer_id]
+            for other in [each for each, number in writes.items() if committed and number < mine]:
+                self._let_go(other, name)
+            self._let_go(producer_id, name)
         return ended
 
     def epoch_of(self, producer_id: int) -> int | None:
         """Return the epoch in which a producer committed what is held of it; None if nothing is."""
         held = self._open.get(producer_id)
         return None if held is None else held[0].producer_epoch
+
+    def holds(self, name: Name) -> bool:
+        """Return whether a transaction that is open has committed an offset under a name."""
+        return name in self._named.get(name.group_id, ())
 
     def of_group(self, group_id: str) -> list[Name]:
         """Return the names under which a group has offsets here."""
@@ -66,10 +81,14 @@ class PendingOffsets:
         return [name for names in self._named.values() for name in names if name.topic == topic]
 
     def facts(self) -> Iterator[Fact]:
-        """Return the facts that state all this."""
-        for transaction, offsets in self._open.values():
-            for name, committed in offsets.items():
-                yield offset_fact(*name, committed)._replace(transaction=transaction)
+        """Return the facts that state all this, in the order in which it was written."""
+        rows = [
+            (self._named[name.group_id][name][transaction.producer_id], transaction, name, committed)
+            for transaction, offsets in self._open.values()
+            for name, committed in offsets.items()
+        ]
+        for _, transaction, name, committed in sorted(rows, key=itemgetter(0)):
+            yield offset_fact(*name, committed)._replace(transaction=transaction)
 
     def _let_go(self, producer_id: int, name: Name) -> None:
         _, offsets = self._open[producer_id]
@@ -77,7 +96,7 @@ class PendingOffsets:
         if not offsets:
             del self._open[producer_id]
         names = self._named[name.group_id]
-        names[name].discard(producer_id)
+        del names[name][producer_id]
         if not names[name]:
             del names[name]
         if not names:

@@ -8,11 +8,11 @@ What members do lies in `classic`; here is what a group does when something abou
 
 from __future__ import annotations
 
-from magnetar.kafka.coordinators.decision import Action, Assigned, Fact, Release, Token
+from magnetar.coordination.decision import Action, Assigned, Fact, Release, Token
+from magnetar.coordination.timers import TimerKey, Timers
 from magnetar.kafka.coordinators.facts import group_fact
 from magnetar.kafka.coordinators.group import ClassicGroup, GroupState, InitialDelay, Member
 from magnetar.kafka.coordinators.settings import GroupSettings
-from magnetar.kafka.coordinators.timers import TimerKey, Timers
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.join_group_response import JoinGroupResponse, JoinGroupResponseMember
 from magnetar.wire.kafka.messages.sync_group_response import SyncGroupResponse

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from magnetar.broker.setting import HandlerSettings, setting
-from magnetar.broker.values import MAX_INT, Kind, at_least, one_of
+from magnetar.base.setting import HandlerSettings, setting
+from magnetar.base.values import MAX_INT, Kind, at_least, one_of
 
 
 class MigrationPolicy(NamedTuple):
@@ -31,7 +31,7 @@ _POLICIES = {
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings(HandlerSettings):
-    """Kafka's consumer groups and their offsets."""
+    """Kafka consumer groups and their offsets."""
 
     group_min_session_timeout_ms: int = setting(
         6000,
@@ -82,7 +82,7 @@ class GroupSettings(HandlerSettings):
     group_consumer_heartbeat_interval_ms: int = setting(
         5000,
         Kind.INT,
-        "How often members of the consumer protocol are told to send heartbeats.",
+        "Interval of heartbeats of members with the consumer protocol.",
         unit="ms",
         rule=at_least(1),
     )
@@ -154,7 +154,7 @@ class GroupSettings(HandlerSettings):
     offset_metadata_max_bytes: int = setting(
         4096,
         Kind.INT,
-        "Longest text that may be committed beside an offset.",
+        "Longest metadata text of a committed offset.",
         unit="bytes",
         rule=at_least(0),
         pulsar=("offsetMetadataMaxSize",),
@@ -162,7 +162,7 @@ class GroupSettings(HandlerSettings):
     offsets_retention_minutes: int = setting(
         10080,
         Kind.INT,
-        "How long offsets of a group without members are kept.",
+        "How long offsets of a group without members are retained.",
         unit="minutes",
         rule=at_least(1),
         pulsar=("offsetsRetentionMinutes",),
@@ -178,7 +178,7 @@ class GroupSettings(HandlerSettings):
     offsets_commit_timeout_ms: int = setting(
         5000,
         Kind.INT,
-        "How long a commit may take to become durable before the client is told to ask again.",
+        "How long a commit may take to become durable before the client gets a retriable error.",
         unit="ms",
         rule=at_least(1),
         pulsar=("offsetCommitTimeoutMs",),

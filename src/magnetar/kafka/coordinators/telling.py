@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from magnetar.broker.background import Background
-from magnetar.broker.collector import uncollected
-from magnetar.kafka.pace import MANY_ROWS, paced
+from magnetar.base.background import Background
+from magnetar.base.collector import uncollected
+from magnetar.serving.pace import MANY_ROWS, paced
 
 Row = tuple[str, int, int | None]
 """Topic, partition, and offset, or None if that was forgotten."""
 
 
 class Telling:
-    """``on_committed`` is called with group, topic, partition and offset (None: forgotten) of every row told."""
+    """Each of ``on_committed`` is called with group, topic, partition and offset (None: forgotten) of every row."""
 
     def __init__(self, background: Background) -> None:
-        self.on_committed: Callable[[str, str, int, int | None], None] = lambda *_: None
+        self.on_committed: list[Callable[[str, str, int, int | None], None]] = []
         self._background = background
         self._waiting: deque[tuple[str, Iterable[Row]]] = deque()
         self._is_under_way = False
@@ -26,7 +26,8 @@ class Telling:
         """Tell of ``count`` rows at most, at once if they are few and none wait."""
         if count <= MANY_ROWS and not self._is_under_way:
             for topic, partition, offset in rows:
-                self.on_committed(group_id, topic, partition, offset)
+                for told in self.on_committed:
+                    told(group_id, topic, partition, offset)
         else:
             self._waiting.append((group_id, rows))
             if not self._is_under_way:
@@ -39,6 +40,7 @@ class Telling:
                 while self._waiting:
                     group_id, rows = self._waiting.popleft()
                     async for topic, partition, offset in paced(rows):
-                        self.on_committed(group_id, topic, partition, offset)
+                        for told in self.on_committed:
+                            told(group_id, topic, partition, offset)
         finally:
             self._is_under_way = False

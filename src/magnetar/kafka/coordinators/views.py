@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from magnetar.coordination.timers import Timers
 from magnetar.kafka.coordinators.group import ClassicGroup, GroupState, Member
 from magnetar.kafka.coordinators.rebalance import join_key, session_key, sync_key
-from magnetar.kafka.coordinators.timers import Timers
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from magnetar.broker.auth.acls import (
+from magnetar.auth.acls import (
     CLUSTER_NAME,
     Acl,
     AclFilter,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.authorization.transactions import FIRST_OF_BROKERS
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.handlers.transactional import EACH_DECLARED, EPOCH_BUMPED, fenced_as, partition_of
-from magnetar.kafka.pace import paced
 from magnetar.kafka.transactions.decider import ProducerIdAndEpoch
 from magnetar.kafka.transactions.metadata import TransactionPartition
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnRequest,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.auth import Right
-from magnetar.broker.client_quotas import QuotaEntity, address_of, check_quota
-from magnetar.broker.errors import InvalidQuota
+from magnetar.auth import Right
+from magnetar.base.errors import InvalidQuota
 from magnetar.kafka.authorization.checks import Checks
 from magnetar.kafka.errors import REFUSALS, code_for
-from magnetar.kafka.pace import paced
+from magnetar.serving.pace import paced
+from magnetar.topics.client_quotas import QuotaEntity, address_of, check_quota
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.alter_client_quotas_request import AlterClientQuotasRequest, OpData
 from magnetar.wire.kafka.messages.alter_client_quotas_response import (

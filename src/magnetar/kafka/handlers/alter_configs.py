@@ -8,7 +8,7 @@ from magnetar.kafka.configs.changes import InvalidChange, check_count, replaced
 from magnetar.kafka.configs.resource_types import ConfigResourceType
 from magnetar.kafka.configs.resources import alter
 from magnetar.kafka.errors import REFUSALS, code_for
-from magnetar.kafka.pace import firsts, paced
+from magnetar.serving.pace import firsts, paced
 from magnetar.wire.kafka.messages.alter_configs_request import AlterConfigsRequest, AlterConfigsResource
 from magnetar.wire.kafka.messages.alter_configs_response import (
     AlterConfigsResourceResponse,
@@ -17,23 +17,22 @@ from magnetar.wire.kafka.messages.alter_configs_response import (
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
-    from magnetar.kafka.services import KafkaServices
 
 
 async def alter_configs(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     """Replace, or with ``validate_only`` say whether that could be; each resource for itself."""
     named, again = await firsts(request.resources, lambda each: (each.resource_type, each.resource_name))
     answers = [
-        await _answer(context.kafka, resource, twice=key in again, validate_only=request.validate_only)
+        await _answer(context, resource, twice=key in again, validate_only=request.validate_only)
         async for key, resource in paced(named.items())
     ]
     return AlterConfigsResponse(responses=answers)
 
 
 async def _answer(
-    kafka: KafkaServices, resource: AlterConfigsResource, *, twice: bool, validate_only: bool
+    context: RequestContext, resource: AlterConfigsResource, *, twice: bool, validate_only: bool
 ) -> AlterConfigsResourceResponse:
-    kind, name = resource.resource_type, resource.resource_name
+    kafka, kind, name = context.kafka, resource.resource_type, resource.resource_name
     answer = AlterConfigsResourceResponse(resource_type=kind, resource_name=name, error_message=None)
     try:
         if twice:
@@ -49,6 +48,7 @@ async def _answer(
                 kind,
                 name,
                 lambda _own, _known: after,
+                by="" if context.access is None else context.access.role,
                 validate_only=validate_only,
             )
     except REFUSALS as error:

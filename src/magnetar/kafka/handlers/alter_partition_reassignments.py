@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.broker.core import Broker
 from magnetar.kafka.handlers.assignments import PartRefused, check_reassignment
 from magnetar.kafka.handlers.named_topic import named_topic
-from magnetar.kafka.pace import paced
+from magnetar.node.broker import Broker
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,

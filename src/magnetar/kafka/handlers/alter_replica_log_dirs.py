@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.auth import Right
+from magnetar.auth import Right
 from magnetar.kafka.authorization.checks import Checks
 from magnetar.kafka.handlers.named_topic import named_topic
-from magnetar.kafka.pace import paced
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.alter_replica_log_dirs_request import AlterReplicaLogDirsRequest
 from magnetar.wire.kafka.messages.alter_replica_log_dirs_response import (

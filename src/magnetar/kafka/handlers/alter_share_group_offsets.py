@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.handlers.named_topic import named_topic
 from magnetar.kafka.handlers.share_offsets import check_empty, moving_subscription
-from magnetar.kafka.pace import paced
 from magnetar.kafka.shares.state import ShareKey
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.alter_share_group_offsets_request import AlterShareGroupOffsetsRequest
 from magnetar.wire.kafka.messages.alter_share_group_offsets_response import (

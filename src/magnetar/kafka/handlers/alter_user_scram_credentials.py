@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.broker.auth.errors import UnacceptableCredential, UserNotFound
-from magnetar.broker.auth.scram import MECHANISMS, of_salted_password
-from magnetar.broker.auth.scram_users import Alteration, ScramUsers, check_iterations, check_name
-from magnetar.broker.errors import BrokerError
+from magnetar.auth.errors import UnacceptableCredential, UserNotFound
+from magnetar.auth.scram import MECHANISMS, of_salted_password
+from magnetar.auth.scram_users import Alteration, ScramUsers, check_iterations, check_name
+from magnetar.base.errors import BrokerError
 from magnetar.kafka.errors import REFUSALS, AlteredTwice, UnknownMechanism, code_for
-from magnetar.kafka.pace import paced
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.messages.alter_user_scram_credentials_request import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,

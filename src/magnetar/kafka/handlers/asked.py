@@ -2,26 +2,51 @@
 
 from __future__ import annotations
 
+import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from magnetar.broker.auth import Access
-from magnetar.broker.errors import TopicNotFound
+from magnetar.auth import Access
+from magnetar.base.errors import InvalidTopic, TopicNotFound
+from magnetar.base.some_lines import OneLineEach
 from magnetar.kafka.authorization.checks import Checks
-from magnetar.kafka.errors import UnknownTopicId
+from magnetar.kafka.errors import REFUSALS, UnknownTopicId, code_for
 from magnetar.kafka.partitions.partition import Partition
+from magnetar.metadata import MetadataError
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
-    from magnetar.broker.topic import Topic
     from magnetar.kafka.context import RequestContext
+    from magnetar.topics.topic import Topic
+
+
+_lines = OneLineEach(logging.getLogger("magnetar.kafka"))
+_NOT_THE_CLIENTS = ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 async def find_partition(context: RequestContext, name: str, topic_id: bytes, index: int) -> Partition:
-    """Return the partition by its topic's id, or by any form of its name; raise ``TopicNotFound`` or ``NotOwned``."""
-    return await context.kafka.partitions.get(find_topic(context, name, topic_id), index)
+    """Return the partition by its topic's id, or by any form of its name; raise ``TopicNotFound`` or ``NotOwned``.
+
+    One of several brokers looks at metadata before it says that there is no topic of a name: another broker may have
+    made it a moment ago, and names this one as its leader.
+    """
+    try:
+        topic = find_topic(context, name, topic_id)
+    except UnknownTopicId:
+        raise
+    except TopicNotFound:
+        if context.looked_up >= _LOOKED_UP_AT_MOST:
+            raise
+        context.looked_up += 1
+        with suppress(InvalidTopic, MetadataError):
+            await context.kafka.broker.known(name)
+        topic = find_topic(context, name, topic_id)
+    return await context.kafka.partitions.get(topic, index)
 
 
+_LOOKED_UP_AT_MOST = 16
+"""Names that metadata are asked for on behalf of one request: it may name a million."""
 _FIRST_BY_ID = 13
 """From this version on Produce and Fetch name topics by their ids alone (KIP-516)."""
 
@@ -38,6 +63,18 @@ def find_topic(context: RequestContext, name: str, topic_id: bytes) -> Topic:
     if not broker.visible(topic):
         raise TopicNotFound(f"topic {name} does not exist")
     return topic
+
+
+def refusal_of(name: str, index: int, error: Exception) -> ErrorCode:
+    """Return the code of what kept a read from being answered; what the client can do nothing about is logged."""
+    code = code_for(error)
+    if code in _NOT_THE_CLIENTS:
+        known = isinstance(error, REFUSALS)
+        _lines.error(
+            name, "%s-%d cannot be read, and clients are told so: %s%s", name, index,
+            "" if known else f"{type(error).__name__}: ", error, exc_info=None if known else error,
+        )  # fmt: skip
+    return code
 
 
 def may_read(context: RequestContext, access: Access, name: str, topic_id: bytes) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from magnetar.broker.ownership import Ownership
+from magnetar.cluster.ownership import Ownership
 from magnetar.wire.kafka.errors import ErrorCode
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.auth import Right
+from magnetar.auth import Right
 from magnetar.kafka.route import NO_TOPICS, Guard, LoadedRoute, Route, versions
+from magnetar.kafka.rows import NO_KEY, NO_ROWS, Way
 from magnetar.wire.kafka.between_brokers import (
     BETWEEN_BROKERS_KEY,
     BetweenBrokersRequest,
@@ -41,9 +42,13 @@ class _OwnRoute(Route):
         self.api_key = BETWEEN_BROKERS_KEY  # type: ignore[assignment]  # none of Kafka's
         self.versions = versions(0, 0)
         self.handler = "between_brokers"
-        self.guard = Guard.OWN
+        self.rights = Guard.OWN
         self.names = NO_TOPICS
-        self.asks = False
+        self.asks = self.changes = self.is_eager = False
+        self.listed_from = 0
+        self.key, self.kind, self.rows_from = NO_KEY
+        self.asked, self.answered = NO_ROWS
+        self.way = Way.ANY
         self._loaded = LoadedRoute(BetweenBrokersRequest, between_brokers)
 
     @property

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.handlers.describe_groups import GROUP_OPERATIONS
 from magnetar.kafka.handlers.rebalance_protocols import check_served
 from magnetar.kafka.operations import NOT_ASKED
-from magnetar.kafka.pace import told_of
+from magnetar.serving.pace import told_of
 from magnetar.wire.kafka.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from magnetar.wire.kafka.messages.consumer_group_describe_response import (
     ConsumerGroupDescribeResponse,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.broker.auth import Right, may
-from magnetar.broker.auth.authorization import TokenOwner
+from magnetar.auth import Right, may
+from magnetar.auth.rights import TokenOwner
 from magnetar.kafka.errors import REFUSALS, TokenAuthorizationFailed, code_for
 from magnetar.kafka.handlers.delegation_tokens import USER, asker, role_of
 from magnetar.ledger.port import wall_clock_ms

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.broker.core import Broker
-from magnetar.broker.ownership import Ownership
-from magnetar.broker.topic import MAX_NEW_PARTITIONS
+from magnetar.cluster.ownership import Ownership
 from magnetar.kafka.errors import REFUSALS, code_for
 from magnetar.kafka.handlers.assignments import PartRefused, check_assignment
 from magnetar.kafka.handlers.mutations import mutation_quota
-from magnetar.kafka.pace import firsts, paced
+from magnetar.node.broker import Broker
+from magnetar.serving.pace import firsts, paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.create_partitions_request import (
     CreatePartitionsRequest,
@@ -58,10 +57,6 @@ async def _grown(
         if twice:
             raise PartRefused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         more = topic.count - broker.growable_topic(topic.name, topic.count).partitions
-        if more > MAX_NEW_PARTITIONS:
-            raise PartRefused(
-                ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
-            )
         _check_assignments(topic, more, broker.ownership)
         if quota is not None:
             quota.take(more)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from magnetar.broker.core import Broker, NewTopic
-from magnetar.broker.topic import MAX_NEW_PARTITIONS, Topic
+from magnetar.base.errors import TooManyPartitions
 from magnetar.kafka.configs.entries import ConfigEntry, TopicRows
 from magnetar.kafka.errors import REFUSALS, code_for
 from magnetar.kafka.handlers.assignments import PartRefused, check_assignment, check_replication_factor
 from magnetar.kafka.handlers.mutations import mutation_quota
-from magnetar.kafka.pace import drained, paced
+from magnetar.node.broker import Broker, NewTopic
+from magnetar.serving.pace import drained, paced
+from magnetar.topics.topic import MAX_NEW_PARTITIONS, Topic
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from magnetar.wire.kafka.messages.create_topics_response import (
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from magnetar.kafka.quotas.managers import MutationQuota
 
 _REPLICAS = 1
-_TOO_MANY = "Excessively large number of partitions per request."
+_TOO_MANY = str(TooManyPartitions())
 _DEFAULT = -1
 _METADATA_OF_KAFKA = "__cluster_metadata"
 _FIRST_STRICT = 6
@@ -121,16 +122,19 @@ def _checked(broker: Broker, topic: CreatableTopic) -> NewTopic:
             ErrorCode.INVALID_REQUEST, f"Creation of internal topic {topic.name} is prohibited."
         )
     name = broker.naming.parse(topic.name)
-    if broker.get(topic.name) is None and not broker.allows(name):
+    configs = {config.name: config.value for config in topic.configs}
+    partitions = None if topic.num_partitions == _DEFAULT else topic.num_partitions
+    if broker.get(topic.name) is not None:
+        return NewTopic(name, partitions, configs)  # that it exists is said before all else, as on Kafka
+    if not broker.allows(name):
         raise PartRefused(
             ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"namespace {name.namespace_name} is not allowed"
         )
-    configs = {config.name: config.value for config in topic.configs}
     if topic.assignments:
         return NewTopic(name, _assigned(broker, topic), configs)
-    if topic.replication_factor != _DEFAULT and broker.get(topic.name) is None:
+    if topic.replication_factor != _DEFAULT:
         check_replication_factor(topic.replication_factor, broker.ownership)
-    return NewTopic(name, None if topic.num_partitions == _DEFAULT else topic.num_partitions, configs)
+    return NewTopic(name, partitions, configs)
 
 
 def _assigned(broker: Broker, topic: CreatableTopic) -> int:

@@ -15,7 +15,7 @@ USER = "User"
 def asker(context: RequestContext) -> str:
     """Return the role that asks; raise `TokenRequestNotAllowed` for nobody, and who came by a token himself."""
     principal = None if context.login is None else context.login.principal
-    if principal is None or not principal.role or principal.by_token:
+    if principal is None or not principal.method or principal.by_token:
         raise TokenRequestNotAllowed(
             "Delegation Token requests are not allowed on PLAINTEXT/1-way SSL channels and on delegation token "
             "authenticated channels."

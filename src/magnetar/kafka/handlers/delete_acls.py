@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.broker.auth.acls import Acl
+from magnetar.auth.acls import Acl
 from magnetar.kafka.errors import REFUSALS, code_for
 from magnetar.kafka.handlers.access_control_lists import check_enabled, filter_of
-from magnetar.kafka.pace import paced
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
 from magnetar.wire.kafka.messages.delete_acls_response import (
     DeleteAclsFilterResult,

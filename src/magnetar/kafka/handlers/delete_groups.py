@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
-from magnetar.kafka.pace import distinct, paced
+from magnetar.coordination.refused import CoordinatorRefused
+from magnetar.serving.pace import distinct, paced
 from magnetar.wire.kafka.messages.delete_groups_request import DeleteGroupsRequest
 from magnetar.wire.kafka.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
 

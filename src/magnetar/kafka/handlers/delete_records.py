@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.broker.topic import Topic
 from magnetar.kafka.errors import code_for
 from magnetar.kafka.handlers.asked import find_partition
-from magnetar.kafka.pace import paced
+from magnetar.serving.pace import paced
+from magnetar.topics.topic import Topic
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.delete_records_request import DeleteRecordsPartition, DeleteRecordsRequest
 from magnetar.wire.kafka.messages.delete_records_response import (

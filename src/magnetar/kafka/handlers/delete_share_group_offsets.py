@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.handlers.named_topic import named_topic
 from magnetar.kafka.handlers.share_offsets import find_empty_group
-from magnetar.kafka.pace import paced
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.delete_share_group_offsets_request import DeleteShareGroupOffsetsRequest
 from magnetar.wire.kafka.messages.delete_share_group_offsets_response import (

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from magnetar.broker.core import Broker
-from magnetar.broker.topic import Topic
 from magnetar.kafka.errors import REFUSALS, code_for
 from magnetar.kafka.handlers.assignments import PartRefused
 from magnetar.kafka.handlers.mutations import mutation_quota
-from magnetar.kafka.pace import paced
+from magnetar.node.broker import Broker
+from magnetar.serving.pace import paced
+from magnetar.topics.topic import Topic
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.delete_topics_request import DeleteTopicsRequest
 from magnetar.wire.kafka.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse

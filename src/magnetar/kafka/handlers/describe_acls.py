@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.kafka.errors import REFUSALS, code_for
 from magnetar.kafka.handlers.access_control_lists import check_enabled, filter_of
-from magnetar.kafka.pace import paced
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.messages.describe_acls_request import DescribeAclsRequest
 from magnetar.wire.kafka.messages.describe_acls_response import (
     AclDescription,

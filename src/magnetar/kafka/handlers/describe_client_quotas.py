@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.auth import Right
-from magnetar.broker.client_quotas import CLIENT_ID, IP, USER
+from magnetar.auth import Right
 from magnetar.kafka.authorization.checks import Checks
 from magnetar.kafka.handlers.assignments import PartRefused
-from magnetar.kafka.pace import paced
+from magnetar.serving.pace import paced
+from magnetar.topics.client_quotas import CLIENT_ID, IP, USER
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.describe_client_quotas_request import (
     ComponentData,

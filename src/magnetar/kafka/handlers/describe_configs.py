@@ -19,7 +19,7 @@ from magnetar.kafka.configs.resource_types import ConfigResourceType
 from magnetar.kafka.configs.resources import check_broker_name, find_topic
 from magnetar.kafka.errors import REFUSALS, code_for
 from magnetar.kafka.handlers.assignments import PartRefused
-from magnetar.kafka.pace import paced
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.describe_configs_request import (
     DescribeConfigsRequest,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.broker.auth import Right, may
-from magnetar.broker.auth.authorization import TokenId, TokenOwner
-from magnetar.broker.auth.delegation_tokens import DelegationToken
-from magnetar.broker.auth.errors import TokensDisabled
+from magnetar.auth import Right, may
+from magnetar.auth.delegation_tokens import DelegationToken
+from magnetar.auth.errors import TokensDisabled
+from magnetar.auth.rights import TokenId, TokenOwner
 from magnetar.kafka.errors import REFUSALS, code_for
 from magnetar.kafka.handlers.delegation_tokens import USER, asker
-from magnetar.kafka.pace import paced
 from magnetar.ledger.port import wall_clock_ms
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.messages.describe_delegation_token_request import DescribeDelegationTokenRequest
 from magnetar.wire.kafka.messages.describe_delegation_token_response import (
     DescribedDelegationToken,

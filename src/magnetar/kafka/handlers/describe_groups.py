@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.group import GroupState
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.views import GroupView
 from magnetar.kafka.operations import NOT_ASKED
-from magnetar.kafka.pace import told_of
+from magnetar.serving.pace import told_of
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.describe_groups_request import DescribeGroupsRequest
 from magnetar.wire.kafka.messages.describe_groups_response import (

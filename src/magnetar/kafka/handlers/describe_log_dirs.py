@@ -7,9 +7,9 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from magnetar.broker.topic import Topic
 from magnetar.kafka.errors import REFUSALS
-from magnetar.kafka.pace import paced
+from magnetar.serving.pace import paced
+from magnetar.topics.topic import Topic
 from magnetar.wire.kafka.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from magnetar.wire.kafka.messages.describe_log_dirs_response import (
     DescribeLogDirsPartition,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.kafka.errors import code_for
 from magnetar.kafka.handlers.asked import find_partition
-from magnetar.kafka.pace import paced
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.messages.describe_producers_request import DescribeProducersRequest
 from magnetar.wire.kafka.messages.describe_producers_response import (
     DescribeProducersResponse,

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from magnetar.broker.auth import Right
-from magnetar.kafka.authorization.checks import Checks
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.describe_quorum_request import DescribeQuorumRequest
 from magnetar.wire.kafka.messages.describe_quorum_response import DescribeQuorumResponse
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
-    from magnetar.kafka.route import Handler
 
 
 async def describe_quorum(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
@@ -23,13 +20,4 @@ async def describe_quorum(request: DescribeQuorumRequest, context: RequestContex
     return DescribeQuorumResponse(
         error_code=ErrorCode.INVALID_REQUEST,
         error_message="There is no quorum: this cluster keeps its metadata in a store, and has no controllers.",
-    )
-
-
-async def guard(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
-    """DESCRIBE on the cluster."""
-    if checks.on_cluster(Right.describe_cluster):
-        return await answer(request, context)
-    return DescribeQuorumResponse(
-        error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message="Cluster authorization failed."
     )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.handlers.named_topic import named_topic
 from magnetar.kafka.handlers.once import once
 from magnetar.kafka.handlers.share_lags import Lags
 from magnetar.kafka.handlers.share_offsets import find_group
-from magnetar.kafka.pace import paced
 from magnetar.kafka.shares.state import UNSET, ShareKey
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.messages.describe_share_group_offsets_request import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -24,9 +24,9 @@ from magnetar.wire.kafka.messages.describe_share_group_offsets_response import (
 )
 
 if TYPE_CHECKING:
-    from magnetar.broker.topic import Topic
     from magnetar.kafka.context import RequestContext
     from magnetar.kafka.shares.states_anywhere import KnownState
+    from magnetar.topics.topic import Topic
 
 
 async def describe_share_group_offsets(

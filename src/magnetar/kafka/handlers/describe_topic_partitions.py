@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from magnetar.broker.core import Broker
-from magnetar.broker.errors import InvalidTopic
-from magnetar.broker.ownership import NO_EPOCH, Owned
-from magnetar.broker.topic import Topic
+from magnetar.base.errors import InvalidTopic
+from magnetar.cluster.ownership import NO_EPOCH, Owned
 from magnetar.kafka.handlers.named_topic import named_topic
 from magnetar.kafka.operations import NOT_ASKED, TOPIC_OPERATIONS
-from magnetar.kafka.pace import in_order, paced
+from magnetar.node.broker import Broker
+from magnetar.serving.pace import in_order, paced
+from magnetar.topics.topic import Topic
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
 from magnetar.wire.kafka.messages.describe_topic_partitions_response import (

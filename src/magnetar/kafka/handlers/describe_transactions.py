@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
-from magnetar.kafka.pace import distinct, paced
+from magnetar.coordination.refused import CoordinatorRefused
+from magnetar.serving.pace import distinct, paced
 from magnetar.wire.kafka.messages.describe_transactions_request import DescribeTransactionsRequest
 from magnetar.wire.kafka.messages.describe_transactions_response import (
     DescribeTransactionsResponse,

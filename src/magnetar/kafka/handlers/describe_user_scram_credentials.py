@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.broker.auth.scram import MECHANISMS
-from magnetar.broker.auth.scram_users import ScramUsers
-from magnetar.kafka.pace import firsts, paced
+from magnetar.auth.scram import MECHANISMS
+from magnetar.auth.scram_users import ScramUsers
+from magnetar.serving.pace import firsts, paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.describe_user_scram_credentials_request import (
     DescribeUserScramCredentialsRequest,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.auth import Right
-from magnetar.broker.core import Broker
-from magnetar.broker.ownership import Owned
+from magnetar.auth import Right
+from magnetar.cluster.ownership import Owned
 from magnetar.kafka.authorization.checks import Checks
 from magnetar.kafka.handlers.named_topic import named_topic
-from magnetar.kafka.pace import paced
+from magnetar.node.broker import Broker
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from magnetar.wire.kafka.messages.elect_leaders_response import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.errors import code_for
 from magnetar.kafka.handlers.transactional import EACH_DECLARED, EPOCH_BUMPED, fenced_as
 from magnetar.kafka.transactions.decider import ProducerIdAndEpoch

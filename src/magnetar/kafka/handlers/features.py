@@ -3,7 +3,7 @@
 ``transaction.version`` is at 2, by which clients know the newer transactions (KIP-890), and so is ``share.version``: at
 1 clients keep away from share groups no more (KIP-932), and 2 says that these have dead-letter queues (KIP-1191).
 ``group.version``, by which tools know the consumer protocol (KIP-848), and ``streams.version`` (KIP-1071) are at 1. The
-others are told as a broker would at level 0. ``metadata.version``
+others are listed as a broker would list them at level 0. All begin at level 0, as Kafka's do. ``metadata.version``
 and ``kraft.version`` speak of the controllers' log, which there is none of, so they are absent.
 """
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from struct import Struct
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from magnetar.broker.slices import batched
+from magnetar.auth import Right
+from magnetar.base.slices import batched
 from magnetar.kafka.errors import TopicDenied, code_for
-from magnetar.kafka.fetch_sessions import INVALID_SESSION, FetchedPartition, FetchSession, asks_of
-from magnetar.kafka.handlers.asked import check_epoch, find_partition, may_read
+from magnetar.kafka.handlers.asked import check_epoch, find_partition, may_read, refusal_of
 from magnetar.kafka.handlers.leaders import TELLS_LEADER, Misled, tell_leaders
 from magnetar.kafka.partitions.formats import Batch
+from magnetar.kafka.partitions.opening_ahead import WANTED_OF_A_REQUEST
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.settings import KafkaSettings
-from magnetar.kafka.wakeups import Wakeup
 from magnetar.ledger.transactions import LogTransactions
 from magnetar.records.batch import read_header
+from magnetar.serving.fetch_sessions import INVALID_SESSION, FetchedPartition, FetchSession, asks_of
+from magnetar.serving.wakeups import Wakeup
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.fetch_request import FetchRequest
 from magnetar.wire.kafka.messages.fetch_response import (
@@ -98,7 +101,9 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     ends = _ends(found, limits) if len(found) <= _ROWS_AT_A_STRETCH else await _many_ends(found, limits)
     rows, size, failed = await _read_all(asks, found, limits)
     if size < enough and not failed and asks and request.max_wait_ms > 0:
+        began = perf_counter()
         rows = await _until_enough(request, context, asks, found, limits, enough, rows, ends)
+        context.waited_s = min(perf_counter() - began, request.max_wait_ms / 1000)
     is_full = session is None or request.session_epoch <= 0
     if quotas is None:
         return await _answer(context, session, asks, found, rows, answer_all=is_full)
@@ -132,9 +137,9 @@ def _withheld(
 async def _find(asks: list[FetchedPartition], context: RequestContext) -> list[Partition | ErrorCode]:
     """Return each ask's partition, or why there is none."""
     found: list[Partition | ErrorCode] = []
-    opened = context.kafka.partitions.opened
+    opened, ahead = context.kafka.partitions.opened, context.kafka.partitions.ahead
     access = context.access
-    for ask in asks:
+    for at, ask in enumerate(asks):
         if len(found) % _ROWS_AT_A_STRETCH == _ROWS_AT_A_STRETCH - 1:
             await asyncio.sleep(0)
         if access is not None and not may_read(context, access, ask.topic, ask.topic_id):
@@ -142,10 +147,17 @@ async def _find(asks: list[FetchedPartition], context: RequestContext) -> list[P
             continue
         partition = opened(ask.topic, ask.topic_id, ask.partition.partition)
         if partition is None:
+            if ahead is not None:
+                some = asks[at : at + WANTED_OF_A_REQUEST]
+                named = ((each.topic, each.topic_id, each.partition.partition) for each in some)
+                ahead.want_all(named, access, Right.consume)
             try:
                 partition = await find_partition(context, ask.topic, ask.topic_id, ask.partition.partition)
             except Exception as error:
-                found.append(code_for(error))  # the error itself would keep all that it went through
+                name = ask.topic or ask.topic_id.hex()
+                found.append(
+                    refusal_of(name, ask.partition.partition, error)
+                )  # the error itself would keep all that it went through
                 continue
         found.append(partition)
     return found

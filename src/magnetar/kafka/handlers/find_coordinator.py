@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from magnetar.broker.ownership import Owned
+from magnetar.cluster.ownership import Owned
 from magnetar.kafka.handlers.leaders import endpoint_of
-from magnetar.kafka.pace import paced
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.find_coordinator_request import FindCoordinatorRequest
 from magnetar.wire.kafka.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from magnetar.broker.core import Broker
 from magnetar.kafka.client_metrics.entries import known_of_client_metrics
 from magnetar.kafka.configs.changes import ConfigChange, InvalidChange, Op, changed, check, check_count
 from magnetar.kafka.configs.loggers import ROOT, set_level, unset_level
 from magnetar.kafka.configs.resource_types import ConfigResourceType
 from magnetar.kafka.configs.resources import alter, check_broker_name
 from magnetar.kafka.errors import REFUSALS, code_for
-from magnetar.kafka.pace import firsts, paced
+from magnetar.node.broker import Broker
+from magnetar.serving.pace import firsts, paced
 from magnetar.wire.kafka.messages.incremental_alter_configs_request import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
@@ -24,7 +24,6 @@ from magnetar.wire.kafka.messages.incremental_alter_configs_response import (
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
-    from magnetar.kafka.services import KafkaServices
 
 
 async def incremental_alter_configs(
@@ -33,16 +32,16 @@ async def incremental_alter_configs(
     """Change, or with ``validate_only`` say whether that could be; each resource for itself, all or nothing."""
     named, again = await firsts(request.resources, lambda each: (each.resource_type, each.resource_name))
     answers = [
-        await _answer(context.kafka, resource, twice=key in again, validate_only=request.validate_only)
+        await _answer(context, resource, twice=key in again, validate_only=request.validate_only)
         async for key, resource in paced(named.items())
     ]
     return IncrementalAlterConfigsResponse(responses=answers)
 
 
 async def _answer(
-    kafka: KafkaServices, resource: AlterConfigsResource, *, twice: bool, validate_only: bool
+    context: RequestContext, resource: AlterConfigsResource, *, twice: bool, validate_only: bool
 ) -> AlterConfigsResourceResponse:
-    kind, name = resource.resource_type, resource.resource_name
+    kafka, kind, name = context.kafka, resource.resource_type, resource.resource_name
     answer = AlterConfigsResourceResponse(resource_type=kind, resource_name=name, error_message=None)
     try:
         check_count(len(resource.configs))
@@ -66,6 +65,7 @@ async def _answer(
                 kind,
                 name,
                 lambda own, known: changed(own, changes, known),
+                by="" if context.access is None else context.access.role,
                 validate_only=validate_only,
             )
     except REFUSALS as error:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.auth import Right
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.errors import code_for
 from magnetar.kafka.handlers.transactional import fenced_as
 from magnetar.wire.kafka.errors import ErrorCode
@@ -32,14 +33,17 @@ async def init_producer_id(request: InitProducerIdRequest, context: RequestConte
             return InitProducerIdResponse(
                 producer_id=await context.kafka.producer_ids.take(), producer_epoch=0
             )
-        from magnetar.kafka.transactions.decider import ProducerIdAndEpoch
+        from magnetar.kafka.transactions.decider import NO_USER, IdUser, ProducerIdAndEpoch
 
         expected = None
         if request.producer_id != _NONE:
             expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+        user = NO_USER
+        if (access := context.access) is not None:
+            user = IdUser(access.role, access.may(Right.operate))
         transactions = await context.kafka.transactions.get()
         code, producer = await transactions.init_producer_id(
-            request.transactional_id, request.transaction_timeout_ms, expected
+            request.transactional_id, request.transaction_timeout_ms, expected, user
         )
     except CoordinatorRefused as refused:
         return _refused(fenced_as(refused.code, context.api_version, _FIRST_WITH_FENCED))

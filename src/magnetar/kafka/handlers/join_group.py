@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.kafka.coordinators.caller import Caller
+from magnetar.coordination.caller import Caller
 from magnetar.wire.kafka.messages.join_group_request import JoinGroupRequest
 from magnetar.wire.kafka.messages.join_group_response import JoinGroupResponse
 

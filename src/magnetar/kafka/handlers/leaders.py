@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from magnetar.broker.listeners import Endpoint
-from magnetar.broker.ownership import BrokerInfo
+from magnetar.cluster.ownership import BrokerInfo
 from magnetar.kafka.handlers.named_topic import named_topic
-from magnetar.kafka.pace import paced
+from magnetar.serving.listeners import Endpoint
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 
 if TYPE_CHECKING:

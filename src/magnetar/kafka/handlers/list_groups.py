@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
-from magnetar.kafka.pace import paced
+from magnetar.coordination.refused import CoordinatorRefused
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.messages.list_groups_request import ListGroupsRequest
 from magnetar.wire.kafka.messages.list_groups_response import ListedGroup, ListGroupsResponse
 

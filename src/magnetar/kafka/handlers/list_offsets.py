@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from magnetar.kafka.errors import code_for
-from magnetar.kafka.handlers.asked import check_epoch, find_partition
-from magnetar.kafka.pace import paced
+from magnetar.auth import Right
+from magnetar.kafka.handlers.asked import check_epoch, find_partition, refusal_of
 from magnetar.kafka.partitions.conversions import batch_of
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.ledger.looking import has_large_metadata
 from magnetar.ledger.port import ManagedLedger, StoredEntry
 from magnetar.records.batch import PlainRecord, each_record
 from magnetar.records.pulsar_plain import unpacked_bytes
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
 from magnetar.wire.kafka.messages.list_offsets_response import (
@@ -41,6 +41,13 @@ _FIRST_WITH = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_P
 async def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     """Answer for each partition; nothing past what the client may read is ever told."""
     committed = request.isolation_level == READ_COMMITTED
+    if (ahead := context.kafka.partitions.ahead) is not None:
+        named = (
+            (topic.name, ZERO_UUID, row.partition_index)
+            for topic in request.topics
+            for row in topic.partitions
+        )
+        ahead.want_all(named, context.access, Right.see)
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
@@ -74,7 +81,7 @@ async def _answer_one(
         if context.api_version < _FIRST_WITH_LEADER_EPOCH:
             row.leader_epoch = -1
     except Exception as error:
-        row.error_code = code_for(error)
+        row.error_code = refusal_of(name, row.partition_index, error)
     return row
 
 

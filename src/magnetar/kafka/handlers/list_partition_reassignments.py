@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: partitions stay on the one broker, so none is ever on its way."""
+"""ListPartitionReassignments: partitions have one replica, so none is ever reassigned; bundles move by themselves."""
 
 from __future__ import annotations
 

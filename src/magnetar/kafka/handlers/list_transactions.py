@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
-from magnetar.kafka.pace import distinct, paced
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.transactions.metadata import NO_TIME, State
+from magnetar.serving.pace import distinct, paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.list_transactions_request import ListTransactionsRequest
 from magnetar.wire.kafka.messages.list_transactions_response import (

@@ -1,24 +1,26 @@
 """Metadata: the brokers to talk to, and the topics with their partitions; unknown topics may be created by it.
 
-A topic that is made because a client asked for it is unknown in the answer to that request, whatever its version, and
-shown by the next one: that is what Kafka says, whose brokers ask the controller for it and do not wait. Clients expect
-it; after a deletion some wait for just that.
+A topic that is made because a client asked for it is in the answer to that request, with its partitions. On Kafka it
+is unknown there, and for as long as the controller takes to make it; a consumer that joined its group meanwhile has to
+look again, which not every client does. Only where a topic of the name was just deleted is it unknown first here too,
+because clients that have deleted it wait for that (`magnetar.topics.just_deleted`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
-from magnetar.broker.collector import uncollected
-from magnetar.broker.core import Broker
-from magnetar.broker.names import INTERNAL_TOPICS
-from magnetar.broker.ownership import NO_EPOCH, Owned
-from magnetar.broker.topic import Topic
+from magnetar.base.collector import uncollected
+from magnetar.base.errors import InvalidTopic
+from magnetar.cluster.ownership import NO_EPOCH, Owned
 from magnetar.kafka.errors import REFUSALS, code_for
 from magnetar.kafka.handlers.leaders import brokers, endpoint_of
 from magnetar.kafka.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from magnetar.kafka.pace import MANY_ROWS, paced
+from magnetar.node.broker import Broker
+from magnetar.serving.pace import MANY_ROWS, paced
+from magnetar.topics.names import INTERNAL_TOPICS
+from magnetar.topics.topic import MAX_NEW_PARTITIONS, Topic
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from magnetar.wire.kafka.messages.metadata_response import (
@@ -48,7 +50,7 @@ async def metadata(request: MetadataRequest, context: RequestContext) -> Metadat
         found = [
             _told(await rows(topic), topic, topic.kafka_name, operations)
             async for topic in paced(list(broker.topics()))
-            if broker.visible(topic) and context.shows(topic.name)
+            if _is_shown(broker, topic) and context.shows(topic.name)
         ]
     elif context.api_version < _FIRST_WITH_IDS and any(topic.topic_id != ZERO_UUID for topic in asked):
         found = [
@@ -83,8 +85,27 @@ async def _found(
             by_id[topic.topic_id] = None
         else:
             by_name[topic.name] = None
+    create = create and not await _are_too_many(broker, by_name)
     named = [await _by_name(broker, rows, name, operations, create=create) async for name in paced(by_name)]
     return named + [await _by_id(broker, rows, topic_id, operations) async for topic_id in paced(by_id)]
+
+
+async def _are_too_many(broker: Broker, names: Collection[str]) -> bool:
+    """Whether those that are not there are more than one request may make; then Kafka makes none of them either."""
+    most = MAX_NEW_PARTITIONS // broker.settings.topics.num_partitions
+    if len(names) <= most:
+        return False
+    missing = 0
+    async for name in paced(names):
+        missing += _is_missing(broker, name)
+    return missing > most
+
+
+def _is_missing(broker: Broker, name: str) -> bool:
+    try:
+        return broker.get(name) is None
+    except InvalidTopic:
+        return False
 
 
 async def _by_name(
@@ -95,19 +116,24 @@ async def _by_name(
         if topic is None:
             allowed = broker.naming.parse(name)
             if create and broker.allows(allowed):
-                await broker.auto_create(name)
+                topic = await broker.auto_create(name)
+                broker.just_deleted.made_again(allowed)
     except REFUSALS as error:
         return _refused(code_for(error), name)
-    if topic is None or not broker.visible(topic):
+    if topic is None or not _is_shown(broker, topic):
         return _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
     return _told(await rows(topic), topic, name, operations)
 
 
 async def _by_id(broker: Broker, rows: _Rows, topic_id: bytes, operations: int) -> MetadataResponseTopic:
     topic = broker.get_by_id(topic_id)
-    if topic is None or not broker.visible(topic):
+    if topic is None or not _is_shown(broker, topic):
         return _refused(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
     return _told(await rows(topic), topic, topic.kafka_name, operations)
+
+
+def _is_shown(broker: Broker, topic: Topic) -> bool:
+    return broker.visible(topic) and not broker.just_deleted.withholds(topic.name)
 
 
 def _told(

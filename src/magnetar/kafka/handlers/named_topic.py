@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from magnetar.broker.core import Broker
-from magnetar.broker.topic import Topic
 from magnetar.kafka.errors import REFUSALS
+from magnetar.node.broker import Broker
+from magnetar.topics.topic import Topic
 from magnetar.wire.kafka.errors import ErrorCode
 
 

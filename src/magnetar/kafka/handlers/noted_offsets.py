@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from magnetar.broker.core import Broker
 from magnetar.kafka.coordinators.facts import OffsetCommit
 from magnetar.kafka.handlers.named_topic import known_topic, not_found
-from magnetar.kafka.pace import paced
+from magnetar.node.broker import Broker
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 
 Row = TypeVar("Row")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.broker.core import Broker
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.facts import Committer, OffsetCommit
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.handlers.noted_offsets import noted_offsets
-from magnetar.kafka.pace import paced
+from magnetar.node.broker import Broker
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
 from magnetar.wire.kafka.messages.offset_commit_response import (
     OffsetCommitResponse,

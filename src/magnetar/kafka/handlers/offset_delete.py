@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.offsets import TopicPartition
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.handlers.named_topic import known_topic
-from magnetar.kafka.pace import paced
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.offset_delete_request import OffsetDeleteRequest
 from magnetar.wire.kafka.messages.offset_delete_response import (

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from magnetar.broker.core import Broker
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.facts import Committed
 from magnetar.kafka.coordinators.groups import Offsets
 from magnetar.kafka.coordinators.pending import Name
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.handlers.named_topic import named_topic
 from magnetar.kafka.handlers.once import once
-from magnetar.kafka.pace import paced
+from magnetar.node.broker import Broker
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.offset_fetch_request import (
     OffsetFetchRequest,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.kafka.errors import code_for
-from magnetar.kafka.handlers.asked import check_epoch, find_partition
-from magnetar.kafka.pace import paced
+from magnetar.kafka.handlers.asked import check_epoch, find_partition, refusal_of
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.messages.offset_for_leader_epoch_request import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -49,5 +48,5 @@ async def _answer_one(name: str, asked: OffsetForLeaderPartition, context: Reque
                 asked.leader_epoch, partition.log.high_watermark
             )
     except Exception as error:
-        row.error_code = code_for(error)
+        row.error_code = refusal_of(name, row.partition, error)
     return row

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from magnetar.broker.errors import TopicNotFound
-from magnetar.broker.ownership import NotOwned
-from magnetar.broker.producers import ProducerRefused
-from magnetar.broker.topic_config import MIGRATION
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.base.errors import TopicNotFound
+from magnetar.cluster.ownership import NotOwned
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.errors import code_for
 from magnetar.kafka.handlers.asked import find_partition, find_topic
 from magnetar.kafka.handlers.leaders import TELLS_LEADER, Misled, tell_leaders
 from magnetar.kafka.handlers.transactional import EPOCH_BUMPED, OF_BATCHES
-from magnetar.kafka.pace import MAX_SECONDS, drained, paced
+from magnetar.kafka.partitions.opening_ahead import WANTED_OF_A_REQUEST
 from magnetar.kafka.partitions.partition import Partition, PreparedBatch, RecordsRejected
 from magnetar.ledger.errors import LedgerError
+from magnetar.logs.producers import ProducerRefused
 from magnetar.records.batch import ATTRIBUTES_LOW, TRANSACTIONAL, read_header
 from magnetar.records.errors import InvalidRecord, RecordsError, UnsupportedCompression
+from magnetar.serving.pace import MAX_SECONDS, drained, paced
+from magnetar.topics.topic_config import MIGRATION
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.produce_request import (
     PartitionProduceData,
@@ -93,6 +95,8 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
             try:
                 partition = context.kafka.partitions.opened(topic.name, topic.topic_id, asked.index)
                 if partition is None:
+                    if not is_single and (ahead := context.kafka.partitions.ahead) is not None:
+                        ahead.want_all(_rest(request, topic), context.access)
                     partition = await find_partition(context, topic.name, topic.topic_id, asked.index)
                 if encrypted and partition.topic.name.namespace_name in encrypted:
                     raise EncryptionRequired(f"Encryption is required in {partition.topic.kafka_name}")
@@ -132,6 +136,7 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
         )
     context.placed = True
+    context.placed_s = perf_counter()
     for done, rows in waiting.items():
         try:
             await done
@@ -149,6 +154,13 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
     if failed:
         _check_unanswered(topics)
     return None
+
+
+def _rest(request: ProduceRequest, topic: TopicProduceData) -> Iterator[tuple[str, bytes, int]]:
+    """Return the partitions of a request, the lists of which are being emptied from behind, that are still to come."""
+    for each in (topic, *reversed(request.topic_data[-WANTED_OF_A_REQUEST:])):
+        for asked in reversed(each.partition_data[-WANTED_OF_A_REQUEST:]):
+            yield each.name, each.topic_id, asked.index
 
 
 def _records(asked: PartitionProduceData, partition: Partition, version: int) -> memoryview:

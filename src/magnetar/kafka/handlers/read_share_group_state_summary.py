@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.handlers.share_states import each_state
-from magnetar.kafka.pace import paced
 from magnetar.kafka.shares.state import ShareKey, ShareState
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.messages.read_share_group_state_summary_request import (
     ReadShareGroupStateSummaryRequest,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.broker.auth import AuthenticationFailed
+from magnetar.auth import AuthenticationFailed
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from magnetar.wire.kafka.messages.sasl_authenticate_response import SaslAuthenticateResponse
@@ -18,7 +18,7 @@ async def sasl_authenticate(
 ) -> SaslAuthenticateResponse:
     """Answer who is let in at once, and others late; then their connection is closed."""
     login = context.login
-    if login is None or not login.is_asked_for:
+    if login is None or not login.is_asked_for():
         return SaslAuthenticateResponse(
             error_code=ErrorCode.ILLEGAL_SASL_STATE,
             error_message="SaslAuthenticate request received on a listener without SASL",

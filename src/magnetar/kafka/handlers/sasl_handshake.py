@@ -17,7 +17,7 @@ _LAST_BEFORE_AUTHENTICATE = 0
 async def sasl_handshake(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
     """Begin; after version 0 what SASL says comes without Kafka's header, otherwise in SaslAuthenticate (KIP-152)."""
     login = context.login
-    if login is None or not login.is_asked_for:
+    if login is None or not login.is_asked_for(request.mechanism):
         return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
     raw = context.api_version <= _LAST_BEFORE_AUTHENTICATE
     served = login.begin(request.mechanism, raw=raw)

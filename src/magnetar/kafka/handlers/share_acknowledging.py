@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from magnetar.broker.shares.linked import QueueBusy
-from magnetar.broker.shares.share_partition import AcknowledgeType, Judged, NeverGiven, NotHeld
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.coordination.refused import CoordinatorRefused
+from magnetar.coordination.shares.linked import QueueBusy
+from magnetar.coordination.shares.share_partition import AcknowledgeType, Judged, NeverGiven, NotHeld
 from magnetar.kafka.errors import code_for
 from magnetar.kafka.handlers.asked import find_topic
-from magnetar.kafka.pace import paced
 from magnetar.kafka.shares.sessions import SharedPartition
 from magnetar.kafka.shares.state import ShareKey
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from magnetar.broker.auth import Right
-from magnetar.broker.auth import may as allowed
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.auth import Right
+from magnetar.auth import may as allowed
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.handlers.leaders import TELLS_LEADER, Misled, tell_leaders
 from magnetar.kafka.handlers.share_acknowledging import (
     Refusal,
@@ -19,7 +19,6 @@ from magnetar.kafka.handlers.share_acknowledging import (
     said_in,
     serve,
 )
-from magnetar.kafka.pace import paced
 from magnetar.kafka.shares.serving import Given, ServedShare, WantedRecords
 from magnetar.kafka.shares.sessions import (
     FINAL_EPOCH,
@@ -30,6 +29,7 @@ from magnetar.kafka.shares.sessions import (
     check_member,
     check_rows,
 )
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.share_fetch_request import ShareFetchRequest
 from magnetar.wire.kafka.messages.share_fetch_response import (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.handlers.describe_groups import GROUP_OPERATIONS
 from magnetar.kafka.operations import NOT_ASKED
-from magnetar.kafka.pace import told_of
+from magnetar.serving.pace import told_of
 from magnetar.wire.kafka.messages.share_group_describe_request import ShareGroupDescribeRequest
 from magnetar.wire.kafka.messages.share_group_describe_response import (
     DescribedGroup,

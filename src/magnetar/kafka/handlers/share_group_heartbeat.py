@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.apart import load_apart
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.wire.kafka.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from magnetar.wire.kafka.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse
 

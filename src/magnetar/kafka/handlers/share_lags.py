@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from magnetar.kafka.errors import code_for
 from magnetar.kafka.handlers.list_offsets import LATEST
 from magnetar.kafka.other_brokers import OtherBrokerSilent
-from magnetar.kafka.pace import paced
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from magnetar.broker.topic import Topic
     from magnetar.kafka.context import RequestContext
     from magnetar.kafka.shares.shares import Shares
     from magnetar.kafka.shares.states_anywhere import KnownState
+    from magnetar.topics.topic import Topic
     from magnetar.wire.kafka.messages.describe_share_group_offsets_response import (
         DescribeShareGroupOffsetsResponsePartition,
     )

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.wire.kafka.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from magnetar.broker.topic import Topic
     from magnetar.kafka.context import RequestContext
     from magnetar.kafka.coordinators.share.group import ShareGroup
+    from magnetar.topics.topic import Topic
 
 
 def find_group(context: RequestContext, group_id: str) -> ShareGroup:
@@ -46,9 +46,9 @@ async def moving_subscription(
     if not links.is_linked(group_id):
         yield
         return
-    if links.is_used(group_id, topic, index):
+    if links.subscriptions.is_used(group_id, topic, index):
         raise CoordinatorRefused(
             ErrorCode.NON_EMPTY_GROUP, "The linked Pulsar subscription has consumers; stop them first."
         )
-    async with links.moving(group_id, topic, index, offset):
+    async with links.subscriptions.moving_with_group(group_id, topic, index, offset):
         yield

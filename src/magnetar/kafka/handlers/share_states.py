@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.shares.runs import RecordState
-from magnetar.broker.shares.share_partition import StateBatch
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
-from magnetar.kafka.pace import paced
+from magnetar.coordination.refused import CoordinatorRefused
+from magnetar.coordination.shares.runs import RecordState
+from magnetar.coordination.shares.share_partition import StateBatch
 from magnetar.kafka.shares.state import ShareKey
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from magnetar.kafka.authorization import operations
-from magnetar.kafka.authorization.checks import Checks
-from magnetar.kafka.authorization.topics import split
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.handlers.describe_groups import GROUP_OPERATIONS
 from magnetar.kafka.handlers.rebalance_protocols import check_served
 from magnetar.kafka.operations import NOT_ASKED
-from magnetar.kafka.pace import paced, told_of
+from magnetar.serving.pace import told_of
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.streams_group_describe_request import StreamsGroupDescribeRequest
 from magnetar.wire.kafka.messages.streams_group_describe_response import (
@@ -21,7 +18,6 @@ from magnetar.wire.kafka.messages.streams_group_describe_response import (
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
-    from magnetar.kafka.route import Handler
 
 _NOT_STORED = 1
 """Of a topology's description (KIP-1331): no client is asked for one."""
@@ -55,41 +51,3 @@ def _described(group_id: str, context: RequestContext, may: int) -> DescribedGro
 
 def _refused(group_id: str, code: ErrorCode, message: str) -> DescribedGroup:
     return DescribedGroup(group_id=group_id, error_code=code, error_message=message, topology=None)
-
-
-async def guard(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
-    """DESCRIBE on each group, and on each topic of its topology."""
-    request.group_ids, denied = await split(request.group_ids, checks.sees_group)
-    response = await answer(request, context)
-    async for group in paced(response.groups):
-        if group.authorized_operations != NOT_ASKED:
-            group.authorized_operations = operations.of_group(checks, group.group_id)
-    response.groups = [
-        group
-        if all(checks.sees(name) for name in _topics_of(group))
-        else _refused(
-            group.group_id,
-            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            "The described group uses topics that the client is not authorized to describe.",
-        )
-        async for group in paced(response.groups)
-    ]
-    response.groups += [
-        _refused(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
-        async for group_id in paced(denied)
-    ]
-    return response
-
-
-def _topics_of(group: DescribedGroup) -> set[str]:
-    if group.topology is None:
-        return set()
-    return {
-        name
-        for part in group.topology.subtopologies or ()
-        for name in (
-            *part.source_topics,
-            *part.repartition_sink_topics,
-            *(each.name for each in (*part.state_changelog_topics, *part.repartition_source_topics)),
-        )
-    }

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.core import Broker, NewTopic
-from magnetar.broker.errors import BrokerError, TopicExists
+from magnetar.base.errors import BrokerError, TopicExists
+from magnetar.coordination.caller import Caller
 from magnetar.kafka.apart import load_apart
 from magnetar.kafka.authorization.checks import Checks
-from magnetar.kafka.coordinators.caller import Caller
 from magnetar.kafka.handlers.assignments import PartRefused, check_replication_factor
 from magnetar.kafka.handlers.rebalance_protocols import serves
-from magnetar.kafka.pace import paced
+from magnetar.node.broker import NewTopic
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 from magnetar.wire.kafka.messages.streams_group_heartbeat_response import (
@@ -67,26 +67,34 @@ _AS_BY_DEFAULT = (0, -1)
 """Replicas: what a topology says, and what CreateTopics says, who wants as many as topics have."""
 
 
-async def _make(missing: Iterable[MissingTopic], context: RequestContext) -> list[str]:
-    """Make internal topics; return what went wrong with which."""
-    failed = []
-    for topic in missing:
+_MOST_SHOWN = 100
+"""Of the topics that could not be made: members get them anew with each heartbeat."""
+
+
+async def _make(missing: Sequence[MissingTopic], context: RequestContext) -> list[str]:
+    """Make internal topics, all by one request, as Kafka does; return what went wrong with which."""
+    broker = context.kafka.broker
+    failed, wanted = [], []
+    async for topic in paced(missing):
         try:
-            await _make_one(topic, context.kafka.broker)
-        except TopicExists:
-            continue
+            if topic.replication_factor not in _AS_BY_DEFAULT:
+                check_replication_factor(topic.replication_factor, broker.ownership)
+            name = broker.naming.parse(topic.name)
+            wanted.append((topic.name, NewTopic(name, topic.partitions, dict(topic.configs))))
         except (BrokerError, PartRefused) as error:
             failed.append(f"{topic.name} ({error})")
-    return failed
-
-
-async def _make_one(topic: MissingTopic, broker: Broker) -> None:
-    if topic.replication_factor not in _AS_BY_DEFAULT:
-        check_replication_factor(topic.replication_factor, broker.ownership)
-    name = broker.naming.parse(topic.name)
-    (made,) = await broker.create_topics([NewTopic(name, topic.partitions, dict(topic.configs))])
-    if isinstance(made, BrokerError):
-        raise made
+    made: Sequence[object]
+    try:
+        made = await broker.create_topics([new for _, new in wanted])
+    except BrokerError as error:  # of all of them together
+        made = [error] * len(wanted)
+    failed += [
+        f"{name} ({result})"
+        for (name, _), result in zip(wanted, made, strict=True)
+        if isinstance(result, BrokerError) and not isinstance(result, TopicExists)
+    ]
+    more = len(failed) - _MOST_SHOWN
+    return failed if more <= 0 else [*failed[:_MOST_SHOWN], f"and {more} more"]
 
 
 async def guard(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:

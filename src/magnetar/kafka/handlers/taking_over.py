@@ -1,7 +1,7 @@
 """Produce to a topic that another cluster leads still: its batches come as they are, at the offsets they have there.
 
-`magnetar.admin.from_kafka` sends them, under the transactional id that the topic's configuration names. So who began an
-earlier migration of the topic writes nothing more into a later one.
+`magnetar.migrate.from_kafka` sends them, under the transactional id that the topic's configuration names. So who
+began an earlier migration of the topic writes nothing more into a later one.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 from time import perf_counter
 
-from magnetar.broker.topic import Topic
-from magnetar.kafka.pace import MAX_SECONDS
 from magnetar.kafka.partitions.partition import Partition, TopicMigrating
 from magnetar.records.check_kept import check_kept
 from magnetar.records.errors import InvalidRecord
+from magnetar.serving.pace import MAX_SECONDS
+from magnetar.topics.topic import Topic
 from magnetar.wire.kafka.messages.produce_request import PartitionProduceData
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from magnetar.broker.core import Broker
 from magnetar.kafka.handlers.named_topic import named_topic
+from magnetar.node.broker import Broker
 from magnetar.wire.kafka.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.kafka.coordinators.decision import Transaction
+from magnetar.coordination.decision import Transaction
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.facts import Committer, OffsetCommit
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.handlers.noted_offsets import noted_offsets
 from magnetar.kafka.handlers.transactional import EPOCH_BUMPED, OF_OFFSETS
-from magnetar.kafka.pace import paced
 from magnetar.kafka.transactions.decider import ProducerIdAndEpoch
 from magnetar.kafka.transactions.metadata import TransactionPartition
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequest,

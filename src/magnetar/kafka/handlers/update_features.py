@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from magnetar.broker.auth import Right
-from magnetar.kafka.authorization.checks import Checks
 from magnetar.kafka.handlers.features import LEVELS
-from magnetar.kafka.pace import paced
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 from magnetar.wire.kafka.messages.update_features_response import (
@@ -17,7 +15,6 @@ from magnetar.wire.kafka.messages.update_features_response import (
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
-    from magnetar.kafka.route import Handler
 
 _UPGRADE = 1
 _FIRST_WITHOUT_ROWS = 2
@@ -57,12 +54,3 @@ def _refusal(update: FeatureUpdateKey, node_id: int, version: int) -> str | None
             "unsafe downgrade."
         )
     return f"The level comes with the broker, and is {level}."
-
-
-async def guard(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
-    """ALTER on the cluster."""
-    if checks.on_cluster(Right.alter_cluster):
-        return await answer(request, context)
-    return UpdateFeaturesResponse(
-        error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message="Cluster authorization failed."
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.shares.share_partition import ShareChanges
+from magnetar.coordination.shares.share_partition import ShareChanges
 from magnetar.kafka.handlers.share_states import each_state, state_batches
 from magnetar.kafka.shares.state import ShareKey
 from magnetar.wire.kafka.messages.write_share_group_state_request import WriteShareGroupStateRequest

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.broker.errors import BrokerError
-from magnetar.broker.producers import EndTransactionMarker, ProducerRefused
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.base.errors import BrokerError
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.errors import code_for
-from magnetar.kafka.pace import paced
 from magnetar.kafka.transactions.metadata import TransactionPartition
 from magnetar.ledger.errors import LedgerError
+from magnetar.logs.producers import EndTransactionMarker, ProducerRefused
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.write_txn_markers_request import WritableTxnMarker, WriteTxnMarkersRequest
 from magnetar.wire.kafka.messages.write_txn_markers_response import (

@@ -9,8 +9,8 @@ too early for it gets the same refusal (`Partition.settles`).
 
 from __future__ import annotations
 
-from magnetar.broker.producers import ProducerStates
 from magnetar.kafka.partitions.partition import Partition
+from magnetar.logs.producers import ProducerStates
 from magnetar.records.batch import BatchHeader
 
 _MAX_REFUSED = 10_000

@@ -39,7 +39,7 @@ def checked(data: memoryview, entry_format: str, *, hurried: bool = False) -> Ch
     """
     if entry_format == MIXED_KAFKA:
         return CheckedBatch(*with_relative_offsets(data, hurried=hurried))
-    header, body, earliest_ms = check_and_open(data, hurried=hurried)
+    data, header, body, earliest_ms = check_and_open(data, hurried=hurried)
     return _checked_batch((data, header, earliest_ms, body if entry_format == PULSAR else None))
 
 

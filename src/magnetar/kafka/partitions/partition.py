@@ -9,24 +9,14 @@ import struct
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
-from magnetar.broker import producer_log
-from magnetar.broker.figures import LogFigures
-from magnetar.broker.leader_epochs import NEVER_MOVED, LeaderEpochs
-from magnetar.broker.open_logs import Reason
-from magnetar.broker.producer_snapshot import Kept
-from magnetar.broker.producers import (
-    BatchTooEarly,
-    EndTransactionMarker,
-    OutOfOrderSequence,
-    ProducerStates,
-)
-from magnetar.broker.some_lines import SomeLines
-from magnetar.broker.topic import Topic
+from magnetar.base.some_lines import SomeLines
+from magnetar.figures.figures import LogFigures
 from magnetar.kafka.apart import load_apart
 from magnetar.kafka.partitions.chunked import ChunkedMessages
 from magnetar.kafka.partitions.conversions import BatchConversions, FrameOf, as_stored
+from magnetar.kafka.partitions.failed_reads import EXPECTED, ReadFailure, read_failed
 from magnetar.kafka.partitions.formats import (
     KAFKA,
     MIXED_KAFKA,
@@ -37,9 +27,19 @@ from magnetar.kafka.partitions.formats import (
     pulsar_framed,
 )
 from magnetar.kafka.partitions.read_ahead import MIN_BYTES, ReadAhead
-from magnetar.ledger.errors import LedgerError
+from magnetar.ledger.errors import LedgerError, StorageFull
 from magnetar.ledger.port import ManagedLedger, TakenBack
 from magnetar.ledger.transactions import NOT_OPENED
+from magnetar.logs import producer_log
+from magnetar.logs.leader_epochs import NEVER_MOVED, LeaderEpochs
+from magnetar.logs.open_logs import Reason
+from magnetar.logs.producer_snapshot import Kept
+from magnetar.logs.producers import (
+    BatchTooEarly,
+    EndTransactionMarker,
+    OutOfOrderSequence,
+    ProducerStates,
+)
 from magnetar.records.batch import (
     CONTROL,
     LOG_APPEND_TIME,
@@ -62,6 +62,7 @@ from magnetar.records.entry import kafka_message_head
 from magnetar.records.errors import InvalidRecord, RecordsError
 from magnetar.records.pulsar_metadata import MAX_MESSAGES
 from magnetar.records.tuples import maker
+from magnetar.topics.topic import Topic
 
 if TYPE_CHECKING:
     from magnetar.records.check_kept import KeptBatch
@@ -169,6 +170,7 @@ class Partition:
         "_frame_of",
         "_known",
         "_last_done",
+        "_on_closed",
         "_refusal",
         "_settles_until_s",
         "_waiting",
@@ -178,10 +180,10 @@ class Partition:
         "index",
         "leader_epoch",
         "log",
-        "on_closed",
         "producers",
         "topic",
         "touched",
+        "unread",
     )
 
     def __init__(
@@ -196,8 +198,12 @@ class Partition:
         epochs: LeaderEpochs = NEVER_MOVED,
         producers: ProducerStates | None = None,
         figures: LogFigures | None = None,
+        on_closed: Callable[[Partition], None] | None = None,
     ) -> None:
-        """``producers`` are those of the log, if they have been loaded already."""
+        """``producers`` are those of the log, if they have been loaded already.
+
+        ``on_closed`` is called when its log has closed, before waiting clients learn it.
+        """
         self.topic = topic
         self._known = producers
         self.figures = figures or LogFigures()
@@ -218,10 +224,11 @@ class Partition:
         self._appended_ms = 0
         self._refusal: AppendRefusal | None = None
         self._settles_until_s = 0.0
+        self.unread: ReadFailure | None = None
+        """The last read that storage failed, until what was asked for is read."""
         self.closed: Reason | None = None
         """Why its log has closed; whoever holds the partition looks for it again."""
-        self.on_closed: Callable[[Partition], None] = lambda partition: None
-        """Called when that is so, before whoever waits is told."""
+        self._on_closed = on_closed
         self.touched = True
         """Whether somebody asked for it lately; see ``Partitions.let_go``."""
         log.on_moved = self._ring
@@ -251,7 +258,8 @@ class Partition:
     def log_closed(self, reason: Reason) -> None:
         """Have whoever waits here learn that the log has closed, and why."""
         self.closed = reason
-        self.on_closed(self)
+        if self._on_closed is not None:
+            self._on_closed(self)
         # What storage takes back is heard of until the end, or it would be kept in the producers' states.
         self.log.on_moved = None
         self._ring()
@@ -288,8 +296,7 @@ class Partition:
         Where that takes more than a look in passing, what to await for it: most batches are not worth a coroutine.
         """
         config, entry_format = self.topic.config, self.entry_format
-        if len(data) > config.max_message_bytes:
-            raise BatchTooLarge(f"{len(data)} bytes, and the topic takes {config.max_message_bytes}")
+        self._check_size(len(data))
         try:
             batch = checked(data, entry_format, hurried=True)
         except TakesLong:
@@ -322,6 +329,8 @@ class Partition:
             batch = batch._replace(data=data, header=read_header(data), earliest_ms=now_ms)
         codec = header.codec if config.compression_type == "producer" else self._codec()
         framed = await pulsar_framed(batch, now_ms, codec)
+        if codec is not header.codec:
+            self._check_size(len(framed))
         return PreparedBatch(batch.data, batch.header, entry_format, framed, batch.earliest_ms)
 
     def produce(self, draft: PreparedBatch) -> PlacedBatch:
@@ -345,6 +354,8 @@ class Partition:
             if kept is not None:
                 return self._repeated(header, kept)
         now_ms, earliest_ms = self._clock(), draft.earliest_ms
+        if self.log.room.refusal:
+            self._refuse(header, StorageFull(self.log.room.refusal), now_ms)
         append_time = NO_TIMESTAMP
         if draft.framed is not None:
             append_time = header.max_timestamp if config.log_append_time else NO_TIMESTAMP
@@ -485,13 +496,9 @@ class Partition:
                 tail_crc=tail_crc,
             )
         except LedgerError as error:
-            self._refusal = AppendRefusal(now_ms, error)
             if opens_at != NOT_OPENED:
                 self.producers.transactions.take_back(opens_at)
-            if header.producer_id >= 0:
-                self.producers.not_kept(header)
-                self.settles()
-            raise
+            self._refuse(header, error, now_ms)
         figures = self.figures
         figures.produces += 1
         figures.messages_in += header.records_count
@@ -500,6 +507,14 @@ class Partition:
         self._appended_ms = now_ms
         self._refusal = None
         return pending.base_offset, pending.done
+
+    def _refuse(self, header: BatchHeader, error: LedgerError, now_ms: int) -> NoReturn:
+        """Raise why a batch is not stored; what its producer sent behind it is to come again, too."""
+        self._refusal = AppendRefusal(now_ms, error)
+        if header.producer_id >= 0:
+            self.producers.not_kept(header)
+            self.settles()
+        raise error
 
     @property
     def refusal(self) -> AppendRefusal | None:
@@ -566,7 +581,14 @@ class Partition:
         if header.codec is codec:
             return data, header
         data = memoryview(recompressed(data, header, codec))
+        self._check_size(len(data))
         return data, read_header(data)
+
+    def _check_size(self, nbytes: int) -> None:
+        """Raise `BatchTooLarge`: Kafka looks at a batch as it came, and again as the topic's codec has made it."""
+        most = self.topic.config.max_message_bytes
+        if nbytes > most:
+            raise BatchTooLarge(f"{nbytes} bytes, and the topic takes {most}")
 
     def _codec(self) -> Codec:
         wanted = self.topic.config.compression_type
@@ -591,6 +613,21 @@ class Partition:
         return batches, size
 
     async def _read(self, offset: int, max_bytes: int, up_to: int | None = None) -> tuple[list[Batch], int]:
+        try:
+            batches, size = await self._read_stored(offset, max_bytes, up_to)
+        except EXPECTED:
+            raise
+        except Exception as error:
+            if self.closed is None:
+                self.unread = read_failed(
+                    self.topic.kafka_name, self.index, self.figures, self._clock(), offset, error
+                )
+            raise
+        if self.unread is not None and self.unread.is_over(batches):
+            self.unread = None
+        return batches, size
+
+    async def _read_stored(self, offset: int, max_bytes: int, up_to: int | None) -> tuple[list[Batch], int]:
         entries = await self.log.read(offset, max_bytes=max_bytes + _HEADS_BYTES, up_to=up_to)
         chunked = self._chunked
         amid_pieces = chunked is not None and chunked.follows(offset)

@@ -12,8 +12,8 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-from magnetar.kafka.eager import Eager
 from magnetar.kafka.partitions.formats import Batch
+from magnetar.serving.eager import Eager
 
 Batches: TypeAlias = tuple[list[Batch], int]
 Read: TypeAlias = Callable[[], Coroutine[Any, Any, Batches]]

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from magnetar.broker.background import Repeated
-from magnetar.broker.core import Broker
-from magnetar.broker.offload_policies import local_bytes
-from magnetar.broker.once import Once
-from magnetar.broker.slices import sliced
-from magnetar.broker.topic import Topic
+from magnetar.base.background import Repeated
+from magnetar.base.once import Once
+from magnetar.base.slices import sliced
 from magnetar.kafka.partitions.conversions import BatchConversions, FrameOf
 from magnetar.kafka.partitions.due_batches import DueBatches
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.partitions.read_ahead import ReadAhead
 from magnetar.kafka.settings import KafkaSettings
+from magnetar.logs.open_logs import OpenLog
+from magnetar.node.broker import Broker
 from magnetar.schema_registry.settings import SchemaRegistrySettings
+from magnetar.topics.offload_policies import local_bytes
+from magnetar.topics.topic import Topic
 
 if TYPE_CHECKING:
+    from magnetar.kafka.partitions.opening_ahead import OpeningAhead
     from magnetar.schema_registry.topic_schemas import TopicFrames
 
 _UNUSED_S = 300.0
 """How long a partition that nobody asks for stays open, at least."""
+_LENT_AT_ONCE = 100
+"""Partitions that were opened for one thing alone and are not closed yet."""
 _log = logging.getLogger("magnetar.kafka")
 
 
@@ -54,6 +59,13 @@ class Partitions:
                     "kafka.apply.avro.schema.on.decode gives consumers ids of schemas, but no registry is served to "
                     "ask for them: set schema.registry.listeners"
                 )
+        self.ahead: OpeningAhead | None = None
+        """Where to open a log takes long."""
+        if broker.engine.opens_slowly:
+            from magnetar.kafka.partitions.opening_ahead import OpeningAhead
+
+            self.ahead = OpeningAhead(broker, self)
+        self._lent: list[Partition] = []
         self._work: list[Repeated] = []
         broker.events.history_leaves.append(self.get)  # producers whose batches go are still known after it
 
@@ -72,6 +84,8 @@ class Partitions:
         ]
 
     async def close(self) -> None:
+        if self.ahead is not None:
+            await self.ahead.close()
         for work in self._work:
             await work.stop()
 
@@ -98,6 +112,26 @@ class Partitions:
         self._broker.open_logs.check(topic, index)  # at once: a request may name a million that are not there
         return await self._opening.do(key, lambda: self._load(topic, index))
 
+    @asynccontextmanager
+    async def lent(self, topic: Topic, index: int) -> AsyncIterator[Partition]:
+        """Return a partition for one thing that the broker itself does; raise as `get` does.
+
+        One that was opened for that alone is closed soon, so that work on very many needs no memory for all of them.
+        """
+        was_open = (topic.kafka_name, index) in self._open
+        partition = await self.get(topic, index)
+        if not was_open:
+            partition.touched = False  # whoever asks for it from now on keeps it open
+        try:
+            yield partition
+        finally:
+            if not was_open:
+                self._lent.append(partition)
+        if len(self._lent) > _LENT_AT_ONCE:
+            lent, self._lent = self._lent, []
+            left = [held for each in lent if (held := self._leave(each)) is not None]
+            await self._broker.open_logs.close(left)
+
     async def _load(self, topic: Topic, index: int) -> Partition:
         held = await self._broker.open_logs.open(topic, index)
         partition = Partition(
@@ -111,8 +145,8 @@ class Partitions:
             held.epochs,
             held.producers,
             held.figures,
+            self._on_closed,
         )
-        partition.on_closed = self._on_closed
         held.hold(partition)
         try:
             await partition.load()
@@ -159,11 +193,18 @@ class Partitions:
 
         Producers' states are kept with the log, as at a clean end.
         """
+        self._lent.clear()
         async for partition in sliced(self._open.values()):
-            held = self._broker.open_logs.get(partition.topic, partition.index)
-            if partition.is_idle and not partition.touched and held is not None:
-                self._forget(partition)
-                partition.let_go_of_log()
-                held.leave(partition)
+            self._leave(partition)
             partition.touched = False
         await self._broker.open_logs.close_unheld()
+
+    def _leave(self, partition: Partition) -> OpenLog | None:
+        """Have a partition that nobody asked for be open no more; return its log, if that may be closed now."""
+        held = self._broker.open_logs.get(partition.topic, partition.index)
+        if held is None or partition.touched or not partition.is_idle:
+            return None
+        self._forget(partition)
+        partition.let_go_of_log()
+        held.leave(partition)
+        return held

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from magnetar.broker.client_quotas import (
+from magnetar.figures.figures import Family, FigureTable, labelled
+from magnetar.kafka.quotas.managers import QuotaManagers
+from magnetar.kafka.quotas.meters import Metered, Meters
+from magnetar.topics.client_quotas import (
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
 )
-from magnetar.broker.figures import Family, FigureTable, labelled
-from magnetar.kafka.quotas.managers import QuotaManagers
-from magnetar.kafka.quotas.meters import Metered, Meters
 
 _AT_A_STRETCH = 50
 _USED = {

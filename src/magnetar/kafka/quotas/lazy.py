@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.broker.core import Broker
 from magnetar.kafka.settings import KafkaSettings
+from magnetar.node.broker import Broker
 
 if TYPE_CHECKING:
-    from magnetar.broker.client_quotas import ClientQuotas
     from magnetar.kafka.quotas.managers import QuotaManagers
+    from magnetar.topics.client_quotas import ClientQuotas
 
 
 class LazyQuotas:

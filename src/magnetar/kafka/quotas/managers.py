@@ -9,7 +9,12 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from magnetar.broker.client_quotas import (
+from magnetar.kafka.errors import ThrottlingQuotaExceeded
+from magnetar.kafka.quotas.meters import Find, Metered, Meters, Who, limit_of, limit_of_address
+from magnetar.kafka.quotas.rates import TokenBucket, WindowedRate, Windows
+from magnetar.kafka.settings import KafkaSettings
+from magnetar.serving.memory import Account
+from magnetar.topics.client_quotas import (
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
@@ -18,11 +23,6 @@ from magnetar.broker.client_quotas import (
     ClientQuotas,
     plain_address,
 )
-from magnetar.broker.memory import Account
-from magnetar.kafka.errors import ThrottlingQuotaExceeded
-from magnetar.kafka.quotas.meters import Find, Metered, Meters, Who, limit_of, limit_of_address
-from magnetar.kafka.quotas.rates import TokenBucket, WindowedRate, Windows
-from magnetar.kafka.settings import KafkaSettings
 
 
 class FetchVerdict(NamedTuple):

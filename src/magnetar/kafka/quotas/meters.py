@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
-from magnetar.broker.client_quotas import DEFAULT, QuotaEntity
-from magnetar.broker.memory import Account
+from magnetar.serving.memory import Account
+from magnetar.topics.client_quotas import DEFAULT, QuotaEntity
 
 _MAX = 10_000
 """So many meters of a quota, and so many clients whose bound is remembered: a client may call itself what it likes."""

@@ -17,7 +17,7 @@ from magnetar.kafka.sasl.exchange import Exchange, Proof
 from magnetar.wire.kafka.mechanisms import BETWEEN_BROKERS
 
 if TYPE_CHECKING:
-    from magnetar.broker.core import Broker
+    from magnetar.node.broker import Broker
 
 __all__ = ["SERVED", "Exchange", "Proof", "begin"]
 
@@ -33,8 +33,8 @@ SERVED = tuple(_EXCHANGES)
 _EXCHANGES[BETWEEN_BROKERS] = ("between_brokers", "BrokerLogin")
 
 
-def begin(broker: Broker, mechanism: str) -> Exchange:
-    """Return a new exchange of a mechanism that is served."""
+def begin(broker: Broker, mechanism: str, listener: str = "") -> Exchange:
+    """Return a new exchange of a mechanism that is served, at a listener, which may have users of its own."""
     module, name = _EXCHANGES[mechanism]
-    exchange: Callable[[Broker, str], Exchange] = getattr(import_module(f"{__name__}.{module}"), name)
-    return exchange(broker, mechanism)
+    exchange: Callable[[Broker, str, str], Exchange] = getattr(import_module(f"{__name__}.{module}"), name)
+    return exchange(broker, mechanism, listener)

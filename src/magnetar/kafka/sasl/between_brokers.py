@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from magnetar.broker.auth import AuthenticationFailed, Principal
-from magnetar.broker.auth.authorization import OtherBroker
-from magnetar.broker.auth.scram import MECHANISMS, ScramExchange, ScramRefused
+from magnetar.auth import AuthenticationFailed, Principal
+from magnetar.auth.authorization import OtherBroker
+from magnetar.auth.scram import MECHANISMS, ScramExchange, ScramRefused
 from magnetar.kafka.sasl.exchange import Proof
 from magnetar.wire.kafka.mechanisms import BETWEEN_BROKERS
 
 if TYPE_CHECKING:
-    from magnetar.broker.core import Broker
+    from magnetar.node.broker import Broker
 
 _MECHANISM = MECHANISMS["SCRAM-SHA-256"]
 
@@ -23,7 +23,7 @@ class BrokerLogin:
     A name with a slash is the namespace where those are at home whom it asks for.
     """
 
-    def __init__(self, broker: Broker, mechanism: str) -> None:
+    def __init__(self, broker: Broker, mechanism: str, listener: str = "") -> None:
         assert mechanism == BETWEEN_BROKERS
         self._users = broker.security.scram
         self._exchange = ScramExchange(_MECHANISM)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from magnetar.broker.auth import Principal
+from magnetar.auth import Principal
 
 
 class Proof(NamedTuple):

@@ -15,12 +15,12 @@ import logging
 import re
 from typing import TYPE_CHECKING
 
-from magnetar.broker.auth import AuthenticationFailed
-from magnetar.broker.auth.authentication import TOKEN
+from magnetar.auth import AuthenticationFailed
+from magnetar.auth.authentication import TOKEN
 from magnetar.kafka.sasl.exchange import Proof
 
 if TYPE_CHECKING:
-    from magnetar.broker.core import Broker
+    from magnetar.node.broker import Broker
 
 _FIRST = re.compile(
     rb"n,(?:a=(?P<behalf>(?:[^=,\0\x01]|=2C|=3D)+))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]*\x01)*)\x01"
@@ -34,7 +34,7 @@ _log = logging.getLogger("magnetar.auth")
 class BearerLogin:
     """One message with the token; a refused one is answered first, and refused once the client has seen that."""
 
-    def __init__(self, broker: Broker, mechanism: str) -> None:
+    def __init__(self, broker: Broker, mechanism: str, listener: str = "") -> None:
         self._broker = broker
         self._refusal = ""
         self.proof: Proof | None = None

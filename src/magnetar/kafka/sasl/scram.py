@@ -6,14 +6,14 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from magnetar.broker.auth import AuthenticationFailed, Principal
-from magnetar.broker.auth.delegation_tokens import DelegationToken
-from magnetar.broker.auth.scram import MECHANISMS, Credential, ScramExchange, ScramRefused
+from magnetar.auth import AuthenticationFailed, Principal
+from magnetar.auth.delegation_tokens import DelegationToken
+from magnetar.auth.scram import MECHANISMS, Credential, ScramExchange, ScramRefused
 from magnetar.kafka.sasl.exchange import Proof
 from magnetar.ledger.port import wall_clock_ms
 
 if TYPE_CHECKING:
-    from magnetar.broker.core import Broker
+    from magnetar.node.broker import Broker
 
 _log = logging.getLogger("magnetar.auth")
 
@@ -21,7 +21,7 @@ _log = logging.getLogger("magnetar.auth")
 class ScramLogin:
     """Two messages: whom the client wants to be, and its proof. Whether there is such a user shows with neither."""
 
-    def __init__(self, broker: Broker, mechanism: str) -> None:
+    def __init__(self, broker: Broker, mechanism: str, listener: str = "") -> None:
         self._users = broker.security.scram
         self._mechanism = MECHANISMS[mechanism]
         self._tokens = broker.security.delegation_tokens

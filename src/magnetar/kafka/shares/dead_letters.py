@@ -19,20 +19,15 @@ import logging
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from magnetar.broker.core import Broker, NewTopic
-from magnetar.broker.errors import BrokerError
-from magnetar.broker.names import TopicName
-from magnetar.broker.shares.share_partition import DeadLetters
-from magnetar.broker.topic import Topic
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.base.errors import BrokerError
+from magnetar.coordination.refused import CoordinatorRefused
+from magnetar.coordination.shares.share_partition import DeadLetters
 from magnetar.kafka.coordinators.share.settings import ShareSettings
-from magnetar.kafka.other_brokers import OtherBrokers
-from magnetar.kafka.partitions.partition import Partition, PreparedBatch
-from magnetar.kafka.partitions.registry import Partitions
+from magnetar.kafka.partitions.partition import Partition
+from magnetar.kafka.shares.dead_letter_topics import DeadLetterTopics, LetterCounts, NoDeadLetterQueue
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.port import wall_clock_ms
 from magnetar.metadata import MetadataError
@@ -46,11 +41,11 @@ from magnetar.records.batch import (
 )
 from magnetar.records.compression import Codec, decompress
 from magnetar.records.errors import RecordsError
+from magnetar.topics.topic import Topic
 from magnetar.wire.kafka.errors import ErrorCode
 
 REJECTED = "Offset rejected by client."
 TOO_OFTEN = "Offset delivery count exceeded the threshold."
-GROUP_ENABLE = "errors.deadletterqueue.group.enable"
 _TRIES = 5
 _PAUSE_S = 1.0
 _LAST_PAUSE_S = 30.0
@@ -58,12 +53,9 @@ _JITTER = 0.2
 _MAX_BYTES = 1 << 20
 _MAX_RECORDS = 1000
 _LARGE_BYTES = 1 << 20
-_LARGE_AT_ONCE = 4
 _RECORD_BYTES = 50
 """What a record takes at most beside its key, value and headers; a header beside its key and value takes `_HEADER`."""
 _HEADER = 10
-_TIMEOUT_MS = 10_000
-_ALL_REPLICAS = -1
 _QUIET_S = 30.0
 _HOPELESS = frozenset(
     {
@@ -78,114 +70,6 @@ _HOPELESS = frozenset(
 )
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
-
-
-class NoDeadLetterQueue(Exception):
-    """A share group's dead-letter queue is not there, or may not be one."""
-
-
-@dataclass(slots=True)
-class LetterCounts:
-    """What became of one group's letters since this start."""
-
-    records: int = 0
-    """Letters that are in the queue."""
-    produces: int = 0
-    """Batches of them that were to be written, each try counted."""
-    failed: int = 0
-    """Tries that came to nothing."""
-
-
-class DeadLetterTopics:
-    """The topics of one broker's share groups, or of one tenant's."""
-
-    def __init__(self, broker: Broker, partitions: Partitions, others: OtherBrokers, home: str = "") -> None:
-        """Short names lie at ``home``, the namespace of a tenant."""
-        self.background = broker.background
-        self.large = asyncio.Semaphore(_LARGE_AT_ONCE)
-        """To be had by whoever has a large batch unpacked."""
-        self.counts: dict[str, LetterCounts] = {}
-        """By group, of those that have given something up."""
-        self._broker = broker
-        self._partitions = partitions
-        self._others = others
-        self._home = home
-
-    async def find(self, settings: ShareSettings, source: Topic) -> Topic:
-        """Return the queue for what a group gives up of a topic, made if that is allowed.
-
-        Raises `NoDeadLetterQueue`, ``BrokerError``, ``MetadataError``.
-        """
-        broker, named = self._broker, settings.errors_deadletterqueue_topic_name
-        if not named:
-            raise NoDeadLetterQueue("the group has no dead-letter queue any more")
-        full = f"{self._home}/{named}" if self._home and "/" not in named else named
-        name = broker.naming.parse(full)
-        self._check_name(name, settings, source)
-        topic = broker.get(full)
-        if topic is None:
-            return await self._make(name, settings)
-        if not topic.config.errors_deadletterqueue_group_enable:
-            raise NoDeadLetterQueue(f"topic {named} has not {GROUP_ENABLE}=true")
-        if topic.internal or not broker.visible(topic):
-            raise NoDeadLetterQueue(f"topic {named} is not for clients")
-        if topic.config.is_migrating:
-            raise NoDeadLetterQueue(f"another cluster leads topic {named}")
-        if topic.name.namespace_name in broker.namespaces.encrypted:
-            raise NoDeadLetterQueue(f"topic {named} takes encrypted messages only")
-        return topic
-
-    def _check_name(self, name: TopicName, settings: ShareSettings, source: Topic) -> None:
-        prefix = settings.errors_deadletterqueue_topic_name_prefix
-        if name.local.startswith("__"):
-            raise NoDeadLetterQueue(f"the name of topic {name} starts with __")
-        if not name.local.startswith(prefix):
-            raise NoDeadLetterQueue(f"the name of topic {name} does not start with {prefix}")
-        # Or who may configure a group of one tenant's could write to another one's.
-        if name.tenant != source.name.tenant:
-            raise NoDeadLetterQueue(f"topic {name} is another tenant's than {source.name}")
-
-    async def _make(self, name: TopicName, settings: ShareSettings) -> Topic:
-        if not settings.errors_deadletterqueue_auto_create_topics_enable or not self._broker.allows(name):
-            raise NoDeadLetterQueue(f"there is no topic {name}, and none is made")
-        configs = {GROUP_ENABLE: "true", "message.timestamp.type": "CreateTime"}
-        (made,) = await self._broker.create_topics([NewTopic(name, None, configs)])
-        if isinstance(made, BrokerError):
-            raise made  # where it is there by now, the next try finds it
-        return made
-
-    async def append(self, topic: Topic, index: int, batch: bytes) -> None:
-        """Write a batch, durable on return.
-
-        Raises ``BrokerError``, ``LedgerError``, ``RecordsError``, `CoordinatorRefused`.
-        """
-        ownership = self._broker.ownership
-        owner = ownership.owner(topic.name, index)
-        if owner is not None and owner.node_id != ownership.node_id:
-            await self._ask(owner.node_id, topic, index, batch)
-            return
-        partition = await self._partitions.get(topic, index)
-        draft = partition.check(memoryview(batch))
-        if not isinstance(draft, PreparedBatch):
-            draft = await draft
-        done = partition.produce(draft).done
-        if done is not None:
-            await done
-
-    async def _ask(self, node_id: int, topic: Topic, index: int, batch: bytes) -> None:
-        from magnetar.wire.kafka.messages import produce_request as wire
-
-        rows = [wire.PartitionProduceData(index=index, records=batch)]
-        request = wire.ProduceRequest(
-            acks=_ALL_REPLICAS,
-            timeout_ms=_TIMEOUT_MS,
-            topic_data=[wire.TopicProduceData(topic_id=topic.topic_id, partition_data=rows)],
-        )
-        answer = await self._others.ask(node_id, request)
-        row = answer.responses[0].partition_responses[0]
-        code = ErrorCode(row.error_code)
-        if code is not ErrorCode.NONE:
-            raise CoordinatorRefused(code, row.error_message or "")
 
 
 class DeadLetterQueue:
@@ -244,7 +128,7 @@ class DeadLetterQueue:
             counts.produces += 1
             try:
                 source, settings = self._partition(), self._settings()
-                topic = await self._topics.find(settings, source.topic)
+                topic = await self._topics.find(self._group_id, settings, source.topic)
                 if draft is None:
                     # Rather a letter without its record than none.
                     copies = settings.errors_deadletterqueue_copy_record_enable and tries < _TRIES

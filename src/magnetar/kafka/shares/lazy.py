@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from magnetar.broker.memory import Account
 from magnetar.kafka.apart import load_apart
+from magnetar.serving.memory import Account
 
 if TYPE_CHECKING:
-    from magnetar.broker.topic import Topic
     from magnetar.kafka.shares.shares import Shares
+    from magnetar.topics.topic import Topic
 
 
 class LazyShares:

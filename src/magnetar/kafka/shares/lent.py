@@ -1,4 +1,4 @@
-"""A share partition as a Pulsar subscription works through it: `magnetar.broker.shares.linked.WorkQueue`.
+"""A share partition as a Pulsar subscription works through it: `magnetar.coordination.shares.linked.WorkQueue`.
 
 What its consumers say of very many entries one by one is made durable together, some milliseconds later; their cursor
 is not quicker. Kafka's limit of deliveries is not theirs: what they give back is never archived, as in Pulsar, where a
@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from magnetar.broker.shares.linked import Claimed, Workers
-from magnetar.broker.shares.share_partition import SharePartition, Standing, StateBatch
+from magnetar.coordination.shares.linked import Claimed, Workers
+from magnetar.coordination.shares.share_partition import SharePartition, Standing, StateBatch
 
 HOLDER = "\0 consumers of the linked subscription"
 """No member has such an id: see ``check_member``."""

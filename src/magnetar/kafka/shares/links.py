@@ -1,14 +1,14 @@
-"""Share groups as linked subscriptions find them: implements `magnetar.broker.shares.linked.ShareQueues`."""
+"""Share groups as linked subscriptions find them: implements `magnetar.coordination.shares.linked.ShareQueues`."""
 
 from __future__ import annotations
 
-from magnetar.broker.errors import BrokerError
-from magnetar.broker.topic import Topic
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.base.errors import BrokerError
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.partitions.registry import Partitions
 from magnetar.kafka.shares.lazy import LazyShares
 from magnetar.kafka.shares.shares import Shares
 from magnetar.kafka.shares.state import UNSET, ShareKey
+from magnetar.topics.topic import Topic
 
 
 class BooksUnready(BrokerError):

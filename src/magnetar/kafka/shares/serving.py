@@ -12,16 +12,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from magnetar.broker.errors import BrokerError
-from magnetar.broker.shares.linked import LinkedQueues
-from magnetar.broker.shares.runs import OffsetRun
-from magnetar.broker.shares.share_partition import DeadLetters, Judged, SharePartition
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.base.errors import BrokerError
+from magnetar.coordination.refused import CoordinatorRefused
+from magnetar.coordination.shares.linked import LinkedQueues
+from magnetar.coordination.shares.runs import OffsetRun
+from magnetar.coordination.shares.share_partition import DeadLetters, Judged, SharePartition
 from magnetar.kafka.coordinators.share.settings import READ_COMMITTED, ShareSettings
 from magnetar.kafka.partitions.formats import Batch
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.shares.beginning import first_offset
-from magnetar.kafka.shares.dead_letters import DeadLetterQueue, DeadLetterTopics
+from magnetar.kafka.shares.dead_letter_topics import DeadLetterTopics
+from magnetar.kafka.shares.dead_letters import DeadLetterQueue
 from magnetar.kafka.shares.lent import LentShare
 from magnetar.kafka.shares.state import UNSET, ShareKey
 from magnetar.kafka.shares.states_anywhere import StatesAnywhere
@@ -134,7 +135,9 @@ class ServedShare:
     async def _beginning(self) -> int:
         partition = self.partition
         if self._links is not None:
-            start = await self._links.beginning(self.key.group_id, partition.topic, partition.index)
+            start = await self._links.subscriptions.beginning(
+                self.key.group_id, partition.topic, partition.index
+            )
             if start is not None:
                 return start
         return await first_offset(partition, self._settings().share_auto_offset_reset, self._clock())
@@ -144,7 +147,9 @@ class ServedShare:
         partition = self.partition
         lent = self._lent = LentShare(self.machine, self._settle_lent)
         try:
-            workers = await links.join(self.key.group_id, partition.topic, partition.index, lent)
+            workers = await links.subscriptions.join(
+                self.key.group_id, partition.topic, partition.index, lent
+            )
         except BaseException:
             self.end_here()
             raise

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from magnetar.broker.memory import Account
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.coordination.refused import CoordinatorRefused
+from magnetar.serving.memory import Account
 from magnetar.wire.kafka.errors import ErrorCode
 
 INITIAL_EPOCH = 0

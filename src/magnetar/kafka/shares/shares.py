@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from magnetar.broker.core import Broker
-from magnetar.broker.names import SHARE_GROUP_STATE
-from magnetar.broker.once import Once
+from magnetar.base.once import Once
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.groups import steady_clock_ms
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.share.settings import ShareSettings
 from magnetar.kafka.offsets_log import LedgerOffsetsLog
 from magnetar.kafka.other_brokers import OtherBrokers
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.partitions.registry import Partitions
-from magnetar.kafka.shares.dead_letters import DeadLetterTopics
+from magnetar.kafka.shares.dead_letter_topics import DeadLetterTopics
 from magnetar.kafka.shares.serving import ServedShare
 from magnetar.kafka.shares.sessions import SharedPartition, ShareSession, ShareSessions
 from magnetar.kafka.shares.state import ShareKey
 from magnetar.kafka.shares.state_coordinator import ShareCoordinator
 from magnetar.kafka.shares.states_anywhere import ON_ITS_WAY, StatesAnywhere
+from magnetar.node.broker import Broker
+from magnetar.topics.names import SHARE_GROUP_STATE
 from magnetar.wire.kafka.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from magnetar.broker.topic import Topic
+    from magnetar.topics.topic import Topic
 
 SettingsOf = Callable[[str], ShareSettings]
 
@@ -37,12 +37,14 @@ class Shares:
         broker: Broker,
         partitions: Partitions,
         settings_of: SettingsOf,
+        named_by: Callable[[str], str],
         others: OtherBrokers,
         topic: str = SHARE_GROUP_STATE,
         home: str = "",
         clock: Callable[[], int] = steady_clock_ms,
     ) -> None:
-        """``settings_of`` gives the settings in force for a group; ``topic`` is the one that states are kept in.
+        """``settings_of`` gives the settings in force for a group, ``named_by`` the role that named its dead letters'
+        queue; ``topic`` is the one that states are kept in.
 
         Other brokers are asked about a tenant's groups as one who is at ``home`` there.
         """
@@ -59,7 +61,7 @@ class Shares:
             self._session_ended,
         )
         self.topic = topic
-        self.dead_letters = DeadLetterTopics(broker, partitions, others, home)
+        self.dead_letters = DeadLetterTopics(broker, partitions, others, named_by, home)
         self._partitions = partitions
         self._clock = clock
         self._served: dict[ShareKey, ServedShare] = {}

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from magnetar.broker.shares.runs import OffsetRun, RecordState, Runs
-from magnetar.broker.shares.share_partition import StateBatch
-from magnetar.kafka.coordinators.decision import Fact
+from magnetar.coordination.decision import Fact
+from magnetar.coordination.shares.runs import OffsetRun, RecordState, Runs
+from magnetar.coordination.shares.share_partition import StateBatch
 from magnetar.wire.kafka.messages.share_snapshot_key import ShareSnapshotKey
 from magnetar.wire.kafka.messages.share_snapshot_value import ShareSnapshotValue
 from magnetar.wire.kafka.messages.share_snapshot_value import StateBatch as SnapshotBatch

@@ -7,15 +7,15 @@ import base64
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from magnetar.broker.background import Background
-from magnetar.broker.ownership import Owned
-from magnetar.broker.shares.share_partition import ShareChanges
-from magnetar.kafka.coordinators.decision import Decision
-from magnetar.kafka.coordinators.following import Following
+from magnetar.base.background import Background
+from magnetar.cluster.ownership import Owned
+from magnetar.coordination.decision import Decision
+from magnetar.coordination.following import Following
+from magnetar.coordination.log import OffsetsLog
+from magnetar.coordination.refused import CoordinatorRefused
+from magnetar.coordination.shard import Shard
+from magnetar.coordination.shares.share_partition import ShareChanges
 from magnetar.kafka.coordinators.groups import partition_of, steady_clock_ms
-from magnetar.kafka.coordinators.log import OffsetsLog
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
-from magnetar.kafka.coordinators.shard import Shard
 from magnetar.kafka.shares.state import ShareKey, ShareState
 from magnetar.kafka.shares.state_decider import ShareStates
 from magnetar.wire.kafka.errors import ErrorCode

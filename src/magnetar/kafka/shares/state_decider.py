@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from magnetar.broker.shares.share_partition import StateBatch
-from magnetar.kafka.coordinators.decision import Action, Decision, Fact, Marker, Stated
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.coordination.decision import Action, Decision, Fact, Marker, Stated
+from magnetar.coordination.refused import CoordinatorRefused
+from magnetar.coordination.shares.share_partition import StateBatch
 from magnetar.kafka.shares.state import (
     UNSET,
     ShareKey,

@@ -14,15 +14,15 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
-from magnetar.broker.background import Background
-from magnetar.broker.ownership import Ownership
-from magnetar.broker.shares.runs import RecordState
-from magnetar.broker.shares.share_partition import ShareChanges, StateBatch
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.base.background import Background
+from magnetar.cluster.ownership import Ownership
+from magnetar.coordination.refused import CoordinatorRefused
+from magnetar.coordination.shares.runs import RecordState
+from magnetar.coordination.shares.share_partition import ShareChanges, StateBatch
 from magnetar.kafka.other_brokers import OtherBrokers, OtherBrokerSilent
-from magnetar.kafka.pace import paced
 from magnetar.kafka.shares.state import UNSET, ShareKey, ShareState
 from magnetar.kafka.shares.state_coordinator import ShareCoordinator
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 
 _READ_PATIENCE_S = 2.0

@@ -10,5 +10,5 @@ Pulsar's transactions are kept in the same log, decided beside these, and known 
 
 pulsar_facts        their records
 pulsar_decider      decides about them
-pulsar_coordinator  `PulsarCoordinator`, which Pulsar's handler calls (`magnetar.broker.transactions`)
+pulsar_coordinator  `PulsarCoordinator`, which Pulsar's handler calls (`magnetar.coordination.transactions`)
 """

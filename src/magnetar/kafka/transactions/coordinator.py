@@ -7,20 +7,21 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
-from magnetar.broker.background import Background
-from magnetar.broker.ownership import Owned
-from magnetar.broker.producers import EndTransactionMarker
-from magnetar.broker.retries import surely
-from magnetar.broker.transaction_sides import PulsarTransactions
-from magnetar.broker.transactions import UNFORESEEN_END, PulsarTransaction, TxnId
-from magnetar.kafka.coordinators.decision import Action
-from magnetar.kafka.coordinators.following import Following
+from magnetar.base.background import Background
+from magnetar.base.retries import surely
+from magnetar.cluster.ownership import Owned
+from magnetar.coordination.decision import Action
+from magnetar.coordination.following import Following
+from magnetar.coordination.log import OffsetsLog
+from magnetar.coordination.refused import CoordinatorRefused
+from magnetar.coordination.shard import Shard
+from magnetar.coordination.transaction_sides import PulsarTransactions
+from magnetar.coordination.transactions import UNFORESEEN_END, PulsarTransaction, TxnId
 from magnetar.kafka.coordinators.groups import partition_of, steady_clock_ms
-from magnetar.kafka.coordinators.log import OffsetsLog
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
-from magnetar.kafka.coordinators.shard import Shard
 from magnetar.kafka.settings import KafkaSettings
 from magnetar.kafka.transactions.decider import (
+    NO_USER,
+    IdUser,
     ProducerIdAndEpoch,
     TransactionAnswer,
     TransactionsDecider,
@@ -34,6 +35,7 @@ from magnetar.kafka.transactions.metadata import (
     TransactionPartition,
     shown,
 )
+from magnetar.logs.producers import EndTransactionMarker
 from magnetar.wire.kafka.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -128,7 +130,11 @@ class TransactionCoordinator:
     # -- what producers ask
 
     async def init_producer_id(
-        self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        expected: ProducerIdAndEpoch | None,
+        user: IdUser = NO_USER,
     ) -> TransactionAnswer:
         """Return a producer its id and epoch; what the one of before has open is aborted first, and everywhere.
 
@@ -144,7 +150,7 @@ class TransactionCoordinator:
             new_id = await self._spare_id(transactional_id)
             return await self._shard(transactional_id).ask(
                 lambda decider, token: decider.init_producer_id(
-                    transactional_id, timeout_ms, expected, new_id, self._clock()
+                    transactional_id, timeout_ms, expected, new_id, self._clock(), user
                 )
             )
 
@@ -226,6 +232,13 @@ class TransactionCoordinator:
             raise CoordinatorRefused(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         return found
 
+    def role_of(self, transactional_id: str) -> str:
+        """Return which role's a transactional id is; empty if no role's, or if another broker is to be asked."""
+        if (pulsars := self._known_pulsars(transactional_id)) is not None:
+            return pulsars.owner
+        decider = self._shard(transactional_id).made
+        return "" if decider is None else decider.roles.get(transactional_id, "")
+
     def _known_pulsars(self, name: str) -> PulsarTransaction | None:
         """Return the transaction of Pulsar's of this name, if there is one."""
         txn = TxnId.parse(name)
@@ -296,10 +309,11 @@ class TransactionCoordinator:
             if completing is not None:
                 await _either(completing, until_s)
                 return completing.done()
-            known = self._shard(transactional_id).check_loaded().transactions.get(transactional_id)
+            shard = self._shard(transactional_id)
+            known = shard.check_loaded().transactions.get(transactional_id)
             if known is None or known.state not in PREPARED:
                 return True
-            await asyncio.sleep(0.001)  # what was decided is not durable yet; then its markers are begun
+            await _either(shard.begun(), until_s)  # what was decided may not be durable yet
         return False
 
     # -- finding the partition

@@ -13,12 +13,18 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from magnetar.broker.producers import BUMPS_EPOCHS, EndTransactionMarker
-from magnetar.kafka.coordinators.decision import Action, Decision, Fact, Stated
-from magnetar.kafka.coordinators.decision import Marker as LogMarker
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
-from magnetar.kafka.coordinators.timers import TimerKey, Timers
-from magnetar.kafka.transactions.facts import gone_fact, read_fact, transaction_fact
+from magnetar.coordination.decision import Action, Decision, Fact, Stated
+from magnetar.coordination.decision import Marker as LogMarker
+from magnetar.coordination.refused import CoordinatorRefused
+from magnetar.coordination.timers import TimerKey, Timers
+from magnetar.kafka.transactions.facts import (
+    ROLES,
+    gone_fact,
+    read_fact,
+    read_role,
+    role_fact,
+    transaction_fact,
+)
 from magnetar.kafka.transactions.metadata import (
     IDLE,
     MAX_EPOCH,
@@ -30,6 +36,7 @@ from magnetar.kafka.transactions.metadata import (
     TransactionMetadata,
     TransactionPartition,
 )
+from magnetar.logs.producers import BUMPS_EPOCHS, EndTransactionMarker
 from magnetar.wire.kafka.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -46,6 +53,18 @@ class ProducerIdAndEpoch(NamedTuple):
 
     producer_id: int
     epoch: int
+
+
+class IdUser(NamedTuple):
+    """Somebody who asks for a transactional id."""
+
+    role: str
+    """Empty where roles mean nothing."""
+    is_operator: bool = False
+    """Whether it may do everything: what is another's stays that, as when an operator ends a transaction."""
+
+
+NO_USER = IdUser("")
 
 
 class TransactionAnswer(NamedTuple):
@@ -70,6 +89,8 @@ class TransactionsDecider:
     def __init__(self, expiration_ms: int) -> None:
         self.transactions: dict[str, TransactionMetadata] = {}
         """By transactional id; to look at, not to change."""
+        self.roles: dict[str, str] = {}
+        """Which role's a transactional id is: whose producer had it last. Of those that no role had, nothing."""
         self.timers = Timers()
         self.foreign = 0
         """Records of kinds that are not known here: a snapshot would lose them."""
@@ -91,6 +112,12 @@ class TransactionsDecider:
         """Take in what was stated before; raises ``WireError`` if the record is damaged."""
         if not isinstance(stated, LogMarker) and stated.key[:2] == PULSARS:
             self._replay_pulsars(stated.key, stated.value)
+            return
+        if not isinstance(stated, LogMarker) and stated.key[:2] == ROLES:
+            transactional_id, role = read_role(stated.key, stated.value)
+            self.roles[transactional_id] = role
+            if not role:
+                del self.roles[transactional_id]
             return
         said = None if isinstance(stated, LogMarker) else read_fact(stated.key, stated.value)
         if said is None:
@@ -165,6 +192,8 @@ class TransactionsDecider:
             elif key.kind == _EXPIRATION and known.state in IDLE:
                 del self.transactions[known.transactional_id]
                 facts.append(gone_fact(known.transactional_id))
+                if self.roles.pop(known.transactional_id, None) is not None:
+                    facts.append(role_fact(known.transactional_id, None))
         if self.pulsars is not None:
             pulsars = self.pulsars.expire(now_ms)
             facts += pulsars.facts
@@ -173,7 +202,11 @@ class TransactionsDecider:
 
     def live_facts(self) -> int:
         """Return how many facts a snapshot has."""
-        return len(self.transactions) + (0 if self.pulsars is None else self.pulsars.live_facts())
+        return (
+            len(self.transactions)
+            + len(self.roles)
+            + (0 if self.pulsars is None else self.pulsars.live_facts())
+        )
 
     def snapshot(self) -> Iterator[Sequence[Fact]]:
         """Return the facts of all, some at a time."""
@@ -181,6 +214,7 @@ class TransactionsDecider:
         while some := list(islice(names, _FACTS_AT_ONCE)):
             found = (self.transactions.get(each) for each in some)
             yield [transaction_fact(each) for each in found if each is not None]
+            yield [role_fact(each, self.roles[each]) for each in some if each in self.roles]
         if self.pulsars is not None:
             yield from self.pulsars.snapshot()
 
@@ -198,10 +232,12 @@ class TransactionsDecider:
         expected: ProducerIdAndEpoch | None,
         new_producer_id: int,
         now_ms: int,
+        user: IdUser = NO_USER,
     ) -> Decision[TransactionAnswer]:
         """Return a producer its id and its next epoch, which fences all of before; what these have open is aborted.
 
-        Whoever says what producer it was (``expected``) is refused if another one has come meanwhile (KIP-360).
+        Whoever says what producer it was (``expected``) is refused if another one has come meanwhile (KIP-360). The id
+        is of the ``user``'s role from then on.
         """
         known = self.transactions.get(transactional_id)
         if known is None:
@@ -225,7 +261,7 @@ class TransactionsDecider:
                 epoch, last_epoch = known.epoch, known.last_epoch
             else:
                 raise CoordinatorRefused(ErrorCode.PRODUCER_FENCED)
-        return self._become(
+        decision = self._become(
             known,
             TransactionAnswer(ErrorCode.NONE, ProducerIdAndEpoch(producer_id, epoch)),
             state=State.EMPTY,
@@ -237,6 +273,15 @@ class TransactionsDecider:
             start_ms=NO_TIME,
             update_ms=now_ms,
         )
+        return replace(decision, facts=(*decision.facts, *self._taken_by(transactional_id, user)))
+
+    def _taken_by(self, transactional_id: str, user: IdUser) -> tuple[Fact, ...]:
+        """Note whose an id is from now on; return the fact if that is news."""
+        had = self.roles.get(transactional_id, "")
+        if user.role in ("", had) or (had and user.is_operator):
+            return ()
+        self.roles[transactional_id] = user.role
+        return (role_fact(transactional_id, user.role),)
 
     def add_partitions(
         self,

@@ -3,19 +3,25 @@
     key    int16 version 0; the transactional id
     value  int16 version 0 or 1, then `TransactionLogValue`; a record without value says that the id is gone
 
-Version 1 is written, both are read.
+Version 1 is written, both are read. Which role's an id is, where roles mean anything, stands beside it in a record
+that Kafka skips:
+
+    key    int16 version 0x4f57; the transactional id, UTF-8
+    value  the role, UTF-8
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 
-from magnetar.kafka.coordinators.decision import Fact
+from magnetar.coordination.decision import Fact
 from magnetar.kafka.transactions.metadata import NO_TIME, State, TransactionMetadata, TransactionPartition
 from magnetar.wire.kafka.malformed import WireError
 from magnetar.wire.kafka.messages.transaction_log_key import TransactionLogKey
 from magnetar.wire.kafka.messages.transaction_log_value import PartitionsSchema, TransactionLogValue
 
+ROLES = b"OW"
+"""How keys of records about whose an id is begin."""
 _KEY = b"\0\0"
 _VALUE_VERSION = 1
 
@@ -45,6 +51,19 @@ def transaction_fact(metadata: TransactionMetadata) -> Fact:
 def gone_fact(transactional_id: str) -> Fact:
     """Return the record that says that a transactional id is gone."""
     return Fact(_key(transactional_id), None)
+
+
+def role_fact(transactional_id: str, role: str | None) -> Fact:
+    """Return the record that says which role a transactional id is of; None says that it is gone."""
+    return Fact(ROLES + transactional_id.encode(), None if role is None else role.encode())
+
+
+def read_role(key: bytes, value: bytes | None) -> tuple[str, str]:
+    """Return a transactional id and the role that it is of, empty if it is gone; raise ``WireError``."""
+    try:
+        return key[len(ROLES) :].decode(), (value or b"").decode()
+    except UnicodeDecodeError as error:
+        raise WireError(f"a transactional id's role that cannot be read: {error}") from None
 
 
 def _key(transactional_id: str) -> bytes:

@@ -7,23 +7,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-from magnetar.broker.core import Broker
-from magnetar.broker.errors import BrokerError, TopicNotFound
-from magnetar.broker.ownership import NotOwned
-from magnetar.broker.producers import EndTransactionMarker, MarkerFenced, ProducerRefused
-from magnetar.broker.retries import Retries
-from magnetar.broker.transactions import UNFORESEEN_END
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.base.collector import fleeting
+from magnetar.base.errors import BrokerError, TopicNotFound
+from magnetar.base.retries import Retries
+from magnetar.base.slices import sliced
+from magnetar.cluster.ownership import NotOwned
+from magnetar.coordination.refused import CoordinatorRefused
+from magnetar.coordination.transactions import UNFORESEEN_END
 from magnetar.kafka.other_brokers import OtherBrokers
 from magnetar.kafka.partitions.registry import Partitions
-from magnetar.kafka.transactions.markers_of_others import MarkersOfOthers
+from magnetar.kafka.transactions.markers_of_others import MOST_FOR_ANOTHER, MarkersOfOthers
 from magnetar.kafka.transactions.metadata import TransactionPartition
 from magnetar.ledger.errors import LedgerError, LedgerTerminated
+from magnetar.logs.producers import EndTransactionMarker, MarkerFenced, ProducerRefused
 from magnetar.metadata import MetadataError
+from magnetar.node.broker import Broker
 
+_HERE_AT_ONCE = 32
+"""Partitions of this broker in which a transaction is ended at once; one that was not open costs 15 kB."""
+_PATIENT_AT_ONCE = 1_000
+"""Of one owner's that are tried again and again, while others have their turns."""
+_PASSING = (MarkerFenced, BrokerError, LedgerError, MetadataError, CoordinatorRefused)
+"""What comes and goes."""
 _log = logging.getLogger(__name__)
 
 
@@ -62,39 +70,97 @@ class Markers:
 
         The log tells of ``transactional_id`` what goes wrong.
         """
-        await asyncio.gather(*(self._write_surely(marker, each, transactional_id) for each in partitions))
+        by_owner: dict[int | None, list[TransactionPartition]] = {}
+        async for where in sliced(iter(partitions)):
+            by_owner.setdefault(self._owner(where), []).append(where)
+        with fleeting():
+            async with asyncio.TaskGroup() as group:
+                self._write_owners(marker, by_owner, transactional_id, group)
+
+    def _write_owners(
+        self,
+        marker: EndTransactionMarker,
+        by_owner: Mapping[int | None, list[TransactionPartition]],
+        transactional_id: str,
+        group: asyncio.TaskGroup,
+    ) -> None:
+        """Begin to write all owners' markers."""
+        for owner, theirs in by_owner.items():
+            # One request to another broker takes many; here each may have to be opened.
+            at_once = _HERE_AT_ONCE if owner is None else MOST_FOR_ANOTHER
+            left, patient = iter(theirs), asyncio.Semaphore(_PATIENT_AT_ONCE)
+            for _ in range(min(at_once, len(theirs))):
+                group.create_task(self._write_some(marker, left, transactional_id, group, patient))
+
+    def _owner(self, where: TransactionPartition) -> int | None:
+        """Return which other broker has a partition; None if this one has, or nobody, or there is no such partition."""
+        try:
+            owner = self._broker.ownership.owner(self._broker.topic(where.topic).name, where.partition)
+        except TopicNotFound:
+            return None
+        return None if owner is None or owner.node_id == self._broker.ownership.node_id else owner.node_id
+
+    async def _write_some(
+        self,
+        marker: EndTransactionMarker,
+        left: Iterator[TransactionPartition],
+        transactional_id: str,
+        group: asyncio.TaskGroup,
+        patient: asyncio.Semaphore,
+    ) -> None:
+        """Write what is left of one owner's, beside others that do. What fails is tried again beside them."""
+        for where in left:
+            error = await self._tried(marker, where, transactional_id)
+            if error is None:
+                continue
+            await patient.acquire()
+            trying = group.create_task(self._write_surely(marker, where, transactional_id, error))
+            trying.add_done_callback(lambda _: patient.release())
 
     async def _write_surely(
-        self, marker: EndTransactionMarker, where: TransactionPartition, transactional_id: str
+        self,
+        marker: EndTransactionMarker,
+        where: TransactionPartition,
+        transactional_id: str,
+        error: Exception,
     ) -> None:
+        """Go on after the first try failed with ``error``."""
         retries = Retries(_log)
-        while True:
-            try:
-                owner = self._broker.ownership.owner(self._broker.topic(where.topic).name, where.partition)
-                if owner is None or owner.node_id == self._broker.ownership.node_id:
-                    await self.write(marker, where)
-                else:
-                    await self._of_others.write(owner.node_id, marker, where)
-                return
-            except TopicNotFound:
-                return  # it went with its transaction
-            except LedgerTerminated:
-                _log.warning(
-                    "%s-%d was terminated with a transaction of producer %d open", *where, marker.producer_id
-                )
-                return
-            except (MarkerFenced, BrokerError, LedgerError, MetadataError, CoordinatorRefused) as error:
+        again: Exception | None = error
+        while again is not None:
+            if isinstance(again, _PASSING):
                 # Who is fenced has lost the transaction to another coordinator, and stops as soon as it hears of that.
                 # If it took its marker for written, and got the transaction back, nobody would ever write one.
-                await retries.after(error, "a marker cannot be written to %s-%d", *where)
-            except ProducerRefused as refused:
-                # A newer epoch has written here: what was of this one's transaction has been ended by that.
-                _log.warning("no marker in %s-%d: %s", *where, refused)
-                return
-            except Exception as error:
-                await retries.after_unforeseen(
-                    error, UNFORESEEN_END, transactional_id, f" in {where[0]}-{where[1]}"
-                )
+                await retries.after(again, "a marker cannot be written to %s-%d", *where)
+            else:
+                about = f" in {where[0]}-{where[1]}"
+                await retries.after_unforeseen(again, UNFORESEEN_END, transactional_id, about)
+            again = await self._tried(marker, where, transactional_id)
+
+    async def _tried(
+        self, marker: EndTransactionMarker, where: TransactionPartition, transactional_id: str
+    ) -> Exception | None:
+        """Write one marker, durable on return; return why it is to be tried again, None where there is no need to."""
+        try:
+            other = self._owner(where)
+            if other is None:
+                await self.write(marker, where)
+            else:
+                await self._of_others.write(other, marker, where)
+        except TopicNotFound:
+            pass  # it went with its transaction
+        except LedgerTerminated:
+            _log.warning(
+                "%s-%d was terminated with a transaction of producer %d open", *where, marker.producer_id
+            )
+        except ProducerRefused as refused:
+            if isinstance(refused, MarkerFenced):
+                return refused
+            # A newer epoch has written here: what was of this one's transaction has been ended by that.
+            _log.warning("no marker in %s-%d: %s", *where, refused)
+        except Exception as error:
+            return error
+        return None
 
     async def write(self, marker: EndTransactionMarker, where: TransactionPartition) -> None:
         """Write one marker, durable on return.
@@ -110,12 +176,12 @@ class Markers:
             if ended is not None:
                 await ended
             return
-        partition = await self._partitions.get(topic, where.partition)
-        await partition.may_end_transactions()
-        self._ends(marker, where)
-        done = partition.end_transaction(marker)
-        if done is not None:
-            await done
+        async with self._partitions.lent(topic, where.partition) as partition:
+            await partition.may_end_transactions()
+            self._ends(marker, where)
+            done = partition.end_transaction(marker)
+            if done is not None:
+                await done
 
     @contextmanager
     def watch(self, producer_id: int, where: TransactionPartition) -> Iterator[MarkerWatch]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from magnetar.broker.background import Background
-from magnetar.broker.producers import EndTransactionMarker, ProducerRefused
-from magnetar.broker.questions import Questions
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.base.background import Background
+from magnetar.base.questions import Questions
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.other_brokers import OtherBrokers
 from magnetar.kafka.transactions.metadata import TransactionPartition
+from magnetar.logs.producers import EndTransactionMarker, ProducerRefused
 from magnetar.wire.kafka.errors import ErrorCode
 
-_MAX_AT_ONCE = 1000
+MOST_FOR_ANOTHER = 1000
+"""Markers in one request."""
 _FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 
 
@@ -21,7 +22,7 @@ class MarkersOfOthers:
 
     def __init__(self, others: OtherBrokers, background: Background) -> None:
         self._others = others
-        self._asked = Questions(background, "writing markers to another broker", self._ask, _MAX_AT_ONCE)
+        self._asked = Questions(background, "writing markers to another broker", self._ask, MOST_FOR_ANOTHER)
 
     async def write(self, node_id: int, marker: EndTransactionMarker, where: TransactionPartition) -> None:
         """Return when the marker is durable there.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from magnetar.broker.transactions import PulsarTransaction, TxnStatus
+from magnetar.coordination.transactions import PulsarTransaction, TxnStatus
 
 NO_ID: Final = -1
 NO_EPOCH: Final = -1

@@ -1,4 +1,4 @@
-"""`PulsarCoordinator`: the transaction coordinator as Pulsar's handler calls it (`magnetar.broker.transactions`).
+"""`PulsarCoordinator`: the transaction coordinator as Pulsar's handler calls it (`magnetar.coordination.transactions`).
 
 Coordinator *n* of Pulsar's is partition *n* of ``__transaction_state``, for the first sixteen. A transaction's number
 is taken from the producer ids: each is given once, ever.
@@ -12,10 +12,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from magnetar.broker.ownership import Owned
-from magnetar.broker.retries import surely
-from magnetar.broker.transaction_sides import PulsarTransactions
-from magnetar.broker.transactions import (
+from magnetar.base.retries import surely
+from magnetar.cluster.ownership import Owned
+from magnetar.coordination.decision import Action, Decision
+from magnetar.coordination.log import OffsetsLog
+from magnetar.coordination.refused import CoordinatorRefused
+from magnetar.coordination.shard import Shard
+from magnetar.coordination.transaction_sides import PulsarTransactions
+from magnetar.coordination.transactions import (
     UNFORESEEN_END,
     Ack,
     Acks,
@@ -27,10 +31,6 @@ from magnetar.broker.transactions import (
     TxnStatus,
     TxnSubscription,
 )
-from magnetar.kafka.coordinators.decision import Action, Decision
-from magnetar.kafka.coordinators.log import OffsetsLog
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
-from magnetar.kafka.coordinators.shard import Shard
 from magnetar.kafka.transactions.decider import TransactionsDecider
 from magnetar.kafka.transactions.pulsar_decider import (
     FEW_PARTICIPANTS,
@@ -171,7 +171,7 @@ class PulsarCoordinator:
         while self.find(txn).status.is_ending:
             ending = self._ending.get(txn)
             if ending is None:
-                await asyncio.sleep(0.001)  # it is about to begin
+                await asyncio.wait([self._shard(txn.most).begun()])
             elif ending.done():
                 break  # what was acknowledged is still being kept where it belongs
             else:

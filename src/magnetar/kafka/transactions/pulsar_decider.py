@@ -14,8 +14,11 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from magnetar.broker.errors import BrokerError
-from magnetar.broker.transactions import (
+from magnetar.base.errors import BrokerError
+from magnetar.coordination.decision import Action, Decision, Fact, Stated
+from magnetar.coordination.refused import CoordinatorRefused
+from magnetar.coordination.timers import TimerKey, Timers
+from magnetar.coordination.transactions import (
     Ack,
     Acks,
     InvalidTxnStatus,
@@ -27,9 +30,6 @@ from magnetar.broker.transactions import (
     TxnStatus,
     TxnSubscription,
 )
-from magnetar.kafka.coordinators.decision import Action, Decision, Fact, Stated
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
-from magnetar.kafka.coordinators.timers import TimerKey, Timers
 from magnetar.kafka.transactions.pulsar_facts import AckFact, ack_fact, gone_fact, txn_fact
 from magnetar.wire.kafka.errors import ErrorCode
 
@@ -47,7 +47,7 @@ _TIMEOUT, _FORGET = "timeout", "forget"
 
 
 class TxnRefused(CoordinatorRefused):
-    """A request cannot be granted; ``error`` says why in the words of `magnetar.broker.transactions`."""
+    """A request cannot be granted; ``error`` says why in the words of `magnetar.coordination.transactions`."""
 
     def __init__(self, error: BrokerError) -> None:
         super().__init__(ErrorCode.INVALID_TXN_STATE, str(error))

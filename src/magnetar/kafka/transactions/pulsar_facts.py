@@ -12,7 +12,8 @@ import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from magnetar.broker.transactions import (
+from magnetar.coordination.decision import Fact
+from magnetar.coordination.transactions import (
     Ack,
     PulsarTransaction,
     TxnId,
@@ -20,7 +21,6 @@ from magnetar.broker.transactions import (
     TxnStatus,
     TxnSubscription,
 )
-from magnetar.kafka.coordinators.decision import Fact
 from magnetar.wire.kafka.malformed import WireError
 
 VERSION = b"PT"

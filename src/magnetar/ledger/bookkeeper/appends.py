@@ -17,8 +17,8 @@ from magnetar.ledger.bookkeeper.opening import INDEX, LogCheckpoint
 from magnetar.ledger.bookkeeper.reading import BookieReader
 from magnetar.ledger.bookkeeper.shared import WrittenLog
 from magnetar.ledger.errors import LedgerError, LedgerFenced
-from magnetar.ledger.files.ledger_list import NEXT
-from magnetar.ledger.info import ManagedLedgerInfo
+from magnetar.ledger.formats.info import ManagedLedgerInfo
+from magnetar.ledger.ledger_list import NEXT
 from magnetar.ledger.port import Done, LedgerSummary, Pending, Position, Snapshot, StoredEntry, TakenBack
 from magnetar.records.batch import UNKNOWN_TIME
 from magnetar.records.compression import Buffer

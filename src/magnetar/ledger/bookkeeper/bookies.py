@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +17,20 @@ from typing import Any, NamedTuple
 
 import jpype
 
+from magnetar.ledger.bookie_racks import BookiePlacement, Groups
 from magnetar.ledger.bookkeeper.bookie_login import BookieLogin
 from magnetar.ledger.bookkeeper.bookie_tls import BookieTls
 from magnetar.ledger.bookkeeper.jvm import JavaAnswers, start_jvm
 from magnetar.ledger.bookkeeper.on_their_way import OnTheirWay
+from magnetar.ledger.bookkeeper.placement import (
+    JavaRacks,
+    LeftOut,
+    all_bookies,
+    policy_of,
+    set_policy,
+    writable_bookies,
+)
+from magnetar.ledger.bookkeeper.well_being import BookiesHealth
 from magnetar.ledger.errors import (
     LedgerCorrupt,
     LedgerError,
@@ -41,6 +52,7 @@ _TLS_ADVICE = (
     "certificates, and their tlsTrustStore the one of bookkeeperTLSCertificateFilePath"
 )
 _log = logging.getLogger("magnetar.ledger")
+_LEFT_OUT_S = 1.0
 _HANDLES = 1000  # ledgers open to be read
 _MIB = 1 << 20
 
@@ -86,6 +98,7 @@ _CLASSES = (
     "org.apache.bookkeeper.client.BookKeeper",
     "org.apache.bookkeeper.client.BookKeeper$DigestType",
     "org.apache.bookkeeper.client.BKException",
+    "java.lang.invoke.MethodHandles",
     "io.netty.buffer.PooledByteBufAllocator",
     *_CALLBACKS,
 )
@@ -142,11 +155,18 @@ class Bookies:
         tls: BookieTls | None = None,
         login: BookieLogin | None = None,
         properties: Mapping[str, str] | None = None,
+        placement: BookiePlacement | None = None,
     ) -> None:
         """``hosts`` are those of ZooKeeper, separated by commas; ledgers lie below ``ROOT/ledgers`` there.
 
         ``properties`` are Java's, for its client of ZooKeeper: one process has one set of them.
         """
+        self._placement = placement or BookiePlacement()
+        self._racks: JavaRacks
+        self._left_out: LeftOut | None = None
+        self._left_out_at = 0.0
+        self._groups: Groups = {}
+        self._telling = asyncio.Lock()
         self._uri = f"zk+null://{hosts.replace(',', ';')}{root}/ledgers"
         self._jars = jars
         self._quorums = quorums or Quorums()
@@ -159,6 +179,7 @@ class Bookies:
         self._tls = tls
         self._login = login
         self._told_of_tls = False
+        self.health = BookiesHealth()
         self._properties = dict(properties or {})
         self._client: Any = None
         self._answers: JavaAnswers
@@ -170,7 +191,11 @@ class Bookies:
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, start_jvm, self._jars, *self._sizes)
         self._answers = JavaAnswers(_CALLBACKS)
-        self._client = await loop.run_in_executor(None, self._connected)
+        try:
+            self._client = await loop.run_in_executor(None, self._connected)
+        except BaseException:
+            self._answers.close()
+            raise
         self._digest = jpype.JClass("org.apache.bookkeeper.client.BookKeeper$DigestType").CRC32C
         self._secret = jpype.JArray(jpype.JByte)(self._password)
         self._allocator = jpype.JClass("io.netty.buffer.PooledByteBufAllocator").DEFAULT
@@ -196,10 +221,44 @@ class Bookies:
             conf.setClientAuthProviderFactoryClass(self._login.plugin)
             if self._login.parameters_name:
                 conf.setProperty(self._login.parameters_name, self._login.parameters)
+        set_policy(conf, self._placement)
+        self._racks = JavaRacks(with_regions=self._placement.region_aware)
+        builder = jpype.JClass("org.apache.bookkeeper.client.BookKeeper").forConfig(conf)
         try:
-            return jpype.JClass("org.apache.bookkeeper.client.BookKeeper")(conf)
+            client = builder.dnsResolver(self._racks.resolver).build()
         except jpype.JException as error:
             raise StorageFailed(f"BookKeeper at {self._uri} cannot be used: {_whole(error)}") from error
+        self._racks.policy = policy_of(client)
+        if self._placement.isolation_groups:
+            self._left_out = LeftOut(client)
+        return client
+
+    # -- where bookies are
+
+    async def place_by(self, groups: Groups) -> None:
+        """Choose bookies by where they are now, for new ledgers and in place of bookies that fail."""
+        self._groups, self._left_out_at = groups, 0.0
+        if self._placement.rack_aware or self._placement.region_aware:
+            async with self._telling:
+                await asyncio.get_running_loop().run_in_executor(None, self._tell_racks)
+
+    def _tell_racks(self) -> None:
+        self._racks.tell(self._groups, writable_bookies(self._client))
+
+    def _leave_out(self) -> None:
+        """Have no ledger be on bookies of other groups; which bookies are there is looked at once a second."""
+        now = time.monotonic()
+        if self._left_out is not None and now - self._left_out_at > _LEFT_OUT_S:
+            self._left_out_at = now
+            known = writable_bookies(self._client)
+            self._left_out.set(self._placement.excluded(self._groups, known, self._quorums.ensemble))
+
+    async def ids(self) -> list[str]:
+        """Return all bookies that the cluster has ever had and that were not given up; raise ``StorageFailed``."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(None, all_bookies, self._client)
+        except jpype.JException as error:
+            raise StorageFailed(f"bookies cannot be listed: {_whole(error)}") from error
 
     def failed(self, code: int, what: str) -> LedgerError:
         """Return in storage's words what BookKeeper said; where that may be TLS's fault, it is in the log, too, once.
@@ -221,6 +280,7 @@ class Bookies:
         for name, value in (custom or {}).items():
             kept.put(jpype.JString(name), jpype.JArray(jpype.JByte)(value))
         quorums = self._quorums
+        self._leave_out()
         code, handle = await self._answers.ask(
             lambda callback, number: self._client.asyncCreateLedger(
                 quorums.ensemble,
@@ -235,8 +295,16 @@ class Bookies:
             lambda arguments: arguments[1],
         )
         if code:
-            raise self.failed(code, "no ledger could be made")
+            error = self.failed(code, "no ledger could be made")
+            self.health.created(code, str(error))
+            raise error
+        self.health.created(0, "")
         return BookieWriter(self, int(handle.getId()), handle)
+
+    async def look_again(self) -> None:
+        """Make a ledger and delete it, if the last one could not be written: whether that is so still is known then."""
+        if self.health.trouble:
+            await self.delete((await self.create()).ledger_id)
 
     async def recover(self, ledger_id: int) -> Recovered:
         """Have a ledger take nothing more, whoever writes it, and return what is in it for good."""
@@ -297,8 +365,10 @@ class Bookies:
         """Disconnect."""
         if self._client is not None:
             client, self._client = self._client, None
-            await asyncio.get_running_loop().run_in_executor(None, client.close)
-            self._answers.close()
+            try:
+                await asyncio.get_running_loop().run_in_executor(None, client.close)
+            finally:
+                self._answers.close()
 
 
 class BookieWriter:
@@ -331,12 +401,16 @@ class BookieWriter:
 
         def told(code: int, _: Any) -> None:
             on_their_way.answered(size)
-            answered(
-                self._bookies.failed(code, f"entry {self.ledger_id}:{entry_id} was not kept")
-                if code
-                else None
-            )
+            if not code:
+                if health.trouble:
+                    health.appended(0, "")
+                answered(None)
+                return
+            error = self._bookies.failed(code, f"entry {self.ledger_id}:{entry_id} was not kept")
+            health.appended(code, str(error))
+            answered(error)
 
+        health = self._bookies.health
         on_their_way.sent(size)
         answers = self._bookies._answers
         self._handle.asyncAddEntry(buffer, answers.callback, answers.number(told))
@@ -353,6 +427,8 @@ class BookieWriter:
         )
         if code and code != -11:
             raise translated(code, f"ledger {self.ledger_id} cannot be closed")
+        ensembles = self._handle.getLedgerMetadata().getAllEnsembles()
+        self._bookies.health.ensemble_changes += int(ensembles.size()) - 1
         return Recovered(int(self._handle.getLastAddConfirmed()), int(self._handle.getLength()))
 
 

@@ -28,8 +28,8 @@ from typing import NamedTuple
 
 from magnetar.ledger.bookkeeper.bookie_tls import START_TLS, BookieTls, refused
 from magnetar.ledger.errors import LedgerCorrupt, LedgerError, LedgerNotFound
-from magnetar.ledger.files.layout import file_bytes
-from magnetar.ledger.protobuf import fields
+from magnetar.ledger.formats.layout import file_bytes
+from magnetar.ledger.formats.protobuf import fields
 from magnetar.ledger.values import LedgerSummary
 from magnetar.records.crc import crc32c
 from magnetar.records.errors import CorruptBatch

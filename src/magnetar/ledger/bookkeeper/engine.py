@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from magnetar.ledger.bookie_racks import RacksFollower
 from magnetar.ledger.bookkeeper.bookies import Bookies
 from magnetar.ledger.bookkeeper.leases import KeptLeases
 from magnetar.ledger.bookkeeper.log import BookKeeperLog
@@ -20,13 +21,11 @@ from magnetar.ledger.bookkeeper.shared import BookKeeperParts
 from magnetar.ledger.bookkeeper.streams import CursorStates
 from magnetar.ledger.bookkeeper.tail import Tail
 from magnetar.ledger.bookkeeper.tiering import GRACE_MS
-from magnetar.ledger.compaction_workers import CompactionWorkers
-from magnetar.ledger.cursor_keeper import CursorKeeper
+from magnetar.ledger.compaction.workers import CompactionWorkers
+from magnetar.ledger.cursors.keeper import CursorKeeper
 from magnetar.ledger.errors import LedgerCorrupt, LedgerError, metadata_failed
-from magnetar.ledger.files.tiering import delete_doomed, doomed_objects
-from magnetar.ledger.info import ManagedLedgerInfo, decode_info, path_of
-from magnetar.ledger.kept_cursors import ledger_of
-from magnetar.ledger.offload.tiers import Tiers
+from magnetar.ledger.formats.cursor_info import ledger_of
+from magnetar.ledger.formats.info import ManagedLedgerInfo, decode_info, path_of
 from magnetar.ledger.port import (
     AppendInterceptor,
     LedgerEngine,
@@ -35,6 +34,8 @@ from magnetar.ledger.port import (
     ManagedLedger,
     wall_clock_ms,
 )
+from magnetar.ledger.tiers.tiering import delete_doomed, doomed_objects
+from magnetar.ledger.tiers.tiers import Tiers
 from magnetar.metadata import ANY, Delete, MetadataError, MetadataStore, NotFound
 
 T = TypeVar("T")
@@ -62,6 +63,7 @@ class BookKeeperEngine(LedgerEngine):
         super().__init__()
         self.bookies = bookies
         self.metadata = metadata
+        self._racks = RacksFollower(metadata, bookies.place_by)
         self.leases = KeptLeases(metadata, clock)
         workers = CompactionWorkers(self._in_thread)
         self._shared = BookKeeperParts(
@@ -88,6 +90,7 @@ class BookKeeperEngine(LedgerEngine):
 
     async def start(self) -> None:
         await self.bookies.connect()
+        await self._racks.start()
 
     def background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do something beside everything else; `close` waits for it."""
@@ -213,6 +216,9 @@ class BookKeeperEngine(LedgerEngine):
         log = self._logs.get(name)
         return log.ledgers() if log is not None else (await self._stored(name)).readable()
 
+    async def bookie_ids(self) -> list[str]:
+        return await self.bookies.ids()
+
     async def left_open(self, names: Sequence[str]) -> list[str]:
         try:
             nodes = await self.metadata.get_many([path_of(each) for each in names])
@@ -238,6 +244,7 @@ class BookKeeperEngine(LedgerEngine):
         return list(self._logs.values())
 
     async def close(self) -> None:
+        await self._racks.close()
         for name in list(self._logs):
             await self.release(name)
         while self._tasks:

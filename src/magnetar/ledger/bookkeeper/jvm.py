@@ -19,7 +19,7 @@ from typing import Any
 import jpype
 import jpype.config
 
-from magnetar.ledger.errors import StorageFailed
+from magnetar.ledger.errors import StorageNotReady
 
 _OPENS = ("java.base/java.lang", "java.base/java.nio", "java.base/sun.nio.ch", "java.base/jdk.internal.misc")
 _AT_ONCE = 1000  # answers with one turn of the loop
@@ -37,7 +37,7 @@ OPTIONS = (
 
 
 def start_jvm(jars: Sequence[Path], heap_bytes: int, direct_bytes: int) -> None:
-    """Start the one JVM that this process may have, unless it runs; raise ``StorageFailed`` if that cannot be.
+    """Start the one JVM that this process may have, unless it runs; raise ``StorageNotReady`` if that cannot be.
 
     Options in the environment variable PULSAR_EXTRA_OPTS, as Pulsar's own scripts have it, come after ours.
     """
@@ -53,9 +53,15 @@ def start_jvm(jars: Sequence[Path], heap_bytes: int, direct_bytes: int) -> None:
             options = (*OPTIONS, *sizes, *shlex.split(said))
             jpype.startJVM(*options, classpath=[str(jar) for jar in jars], convertStrings=False)
         except (jpype.JVMNotFoundException, OSError) as error:
-            raise StorageFailed(f"no Java 17 or newer was found for BookKeeper's client: {error}") from error
+            raise StorageNotReady(
+                f"no Java 17 or newer was found for BookKeeper's client: {error}",
+                "Install a JRE (Debian: apt-get install openjdk-17-jre-headless), or have JAVA_HOME name one.",
+            ) from error
         except (RuntimeError, ValueError) as error:
-            raise StorageFailed(f"Java does not start: {error}; is {_EXTRA}={said!r} right?") from error
+            raise StorageNotReady(
+                f"Java does not start: {error}; is {_EXTRA}={said!r} right?",
+                f"Look at {_EXTRA}, and at the sizes bookkeeper.heap.bytes and bookkeeper.direct.bytes.",
+            ) from error
 
 
 def end_jvm_in_order() -> None:
@@ -64,6 +70,22 @@ def end_jvm_in_order() -> None:
 
 
 _ENDS_S = 5.0
+_COMMAND_BYTES = 256 << 20
+"""Java's heap, and its direct memory, in a command: it moves a ledger at a time."""
+
+
+def quiet_jvm(jars: Sequence[Path]) -> None:
+    """Start the JVM for a command: BookKeeper's client logs errors only, since the command reports the rest.
+
+    Raises ``StorageNotReady`` as `start_jvm` does.
+    """
+    start_jvm(jars, _COMMAND_BYTES, _COMMAND_BYTES)
+    levels = jpype.JClass("org.apache.logging.log4j.Level")
+    configurator = jpype.JClass("org.apache.logging.log4j.core.config.Configurator")
+    configurator.setRootLevel(levels.ERROR)
+    # A read past the last entry, which the command asks for on purpose, is logged as an error by these.
+    for name in ("LedgerHandle", "PendingReadOp"):
+        configurator.setLevel(f"org.apache.bookkeeper.client.{name}", levels.OFF)
 
 
 class JavaAnswers:

@@ -21,9 +21,10 @@ from magnetar.ledger.bookkeeper.reading import BookieReader
 from magnetar.ledger.bookkeeper.shared import BookKeeperParts, WrittenLog
 from magnetar.ledger.bookkeeper.streams import BookieSource, CopiesWriter
 from magnetar.ledger.bookkeeper.tiering import BookKeeperTiering, TieredReader
-from magnetar.ledger.compaction import EntrySource
-from magnetar.ledger.compactor import Compactor
-from magnetar.ledger.cursors import CursorStore
+from magnetar.ledger.compaction.compactor import Compactor
+from magnetar.ledger.compaction.runs import EntrySource
+from magnetar.ledger.cursors.kept import KeptCursors
+from magnetar.ledger.cursors.store import CursorStore
 from magnetar.ledger.errors import (
     LedgerClosed,
     LedgerError,
@@ -32,10 +33,8 @@ from magnetar.ledger.errors import (
     OffsetOutOfRange,
     StorageFull,
 )
-from magnetar.ledger.files.ledger_list import NEXT, TRANSACTIONS, LedgerList
-from magnetar.ledger.files.tiering import doomed_objects
-from magnetar.ledger.info import ManagedLedgerInfo
-from magnetar.ledger.kept_cursors import KeptCursors
+from magnetar.ledger.formats.info import ManagedLedgerInfo
+from magnetar.ledger.ledger_list import NEXT, TRANSACTIONS, LedgerList
 from magnetar.ledger.looking import base_offset, each_looked_at, looked_at, newest
 from magnetar.ledger.port import (
     Compacted,
@@ -50,13 +49,14 @@ from magnetar.ledger.port import (
     StoredEntry,
     TakenBack,
 )
+from magnetar.ledger.tiers.tiering import doomed_objects
 from magnetar.records.batch import UNKNOWN_TIME
 from magnetar.records.compression import Buffer
 from magnetar.records.copied import copied_from
 from magnetar.records.entry import latest_timestamp
 
 if TYPE_CHECKING:
-    from magnetar.ledger.offload.place import TierPlace
+    from magnetar.ledger.tiers.place import TierPlace
     from magnetar.metadata.ops import Op
 
 _log = logging.getLogger("magnetar.ledger")
@@ -166,15 +166,19 @@ class BookKeeperLog(WrittenLog):
             if ledger.last_offset < offset:
                 continue
             if ledger.compacted:
-                some = await self._copies(offset, max_bytes, min(end, ledger.last_offset + 1))
-            else:
-                some = await self._or_copies(ledger, offset, max_bytes, end)
+                # Where the copies of one ledger end nobody knows, so nothing is read behind those that did not fit.
+                behind = max(each.last_offset for each in self._info.ledgers if each.compacted) + 1
+                if some := await self._copies(offset, max_bytes, min(end, behind)):
+                    return some
+                offset = behind
+                continue
+            some = await self._or_copies(ledger, offset, max_bytes, end)
             size = sum(len(each.data) for each in some)
             if found and size > max_bytes:
                 break
             found += some
             max_bytes -= size
-            if some and some[-1].last_offset < ledger.last_offset and not ledger.compacted:
+            if some and some[-1].last_offset < ledger.last_offset:
                 break
             offset = ledger.last_offset + 1
         return found
@@ -339,10 +343,12 @@ class BookKeeperLog(WrittenLog):
         self.check_open()
         compacted = self.compacted
         if compacted is not None and offset <= compacted.horizon_offset:
-            found = await self._copies(max(offset, self.copies_from), max_bytes, compacted.horizon_offset + 1)
-            if found:
+            end = compacted.horizon_offset + 1
+            below = end if up_to is None else min(up_to, end)
+            found = await self._copies(max(offset, self.copies_from), max_bytes, below)
+            if found or below < end:
                 return found
-            offset = compacted.horizon_offset + 1
+            offset = end
         offset = min(max(offset, self.log_start_offset), self.log_end_offset)
         return await self.read(offset, max_bytes=max_bytes, up_to=up_to)
 
@@ -524,7 +530,7 @@ class BookKeeperLog(WrittenLog):
 
     async def cursors(self) -> CursorStore:
         if self._cursors is None:
-            made = KeptCursors(self, self.engine.cursor_keeper, self.list.begin)
+            made = KeptCursors(self, self.engine.cursor_keeper, self.list)
             await made.load()
             self._cursors = self._cursors or made
         return self._cursors

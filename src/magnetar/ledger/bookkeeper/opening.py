@@ -18,8 +18,8 @@ from magnetar.ledger.bookkeeper.bookies import Bookies
 from magnetar.ledger.bookkeeper.reading import BookieReader
 from magnetar.ledger.bookkeeper.tail import Tail
 from magnetar.ledger.errors import LedgerCorrupt, LedgerError, metadata_failed
-from magnetar.ledger.files.ledger_list import EPOCH, check_epoch
-from magnetar.ledger.info import ROOT, ManagedLedgerInfo, decode_info, encode_info, path_of
+from magnetar.ledger.formats.info import ROOT, ManagedLedgerInfo, decode_info, encode_info, path_of
+from magnetar.ledger.ledger_list import EPOCH, check_epoch
 from magnetar.ledger.port import LedgerSummary, Snapshot
 from magnetar.metadata import MUST_NOT_EXIST, BadVersion, MetadataError, MetadataStore, MetadataUncertain, Put
 from magnetar.metadata.parts import delete_value, get_value, put_value

@@ -12,14 +12,14 @@ from magnetar.ledger.bookkeeper.bookies import Bookies
 from magnetar.ledger.bookkeeper.opening import LogCheckpoint
 from magnetar.ledger.bookkeeper.reading import BookieReader
 from magnetar.ledger.bookkeeper.tail import Tail
-from magnetar.ledger.compaction_workers import CompactionWorkers
-from magnetar.ledger.compactor import CompactableLog
-from magnetar.ledger.cursor_keeper import CursorKeeper
+from magnetar.ledger.compaction.compactor import CompactableLog
+from magnetar.ledger.compaction.workers import CompactionWorkers
+from magnetar.ledger.cursors.keeper import CursorKeeper
 from magnetar.ledger.errors import LedgerError
-from magnetar.ledger.files.ledger_list import LedgerList
 from magnetar.ledger.leases import Leases
-from magnetar.ledger.offload.tiers import Tiers
+from magnetar.ledger.ledger_list import LedgerList
 from magnetar.ledger.port import AppendInterceptor, TakenBack
+from magnetar.ledger.tiers.tiers import Tiers
 from magnetar.metadata import MetadataStore
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from magnetar.ledger.bookkeeper.bookies import Bookies, BookieWriter
 from magnetar.ledger.bookkeeper.reading import BookieReader
-from magnetar.ledger.compaction import Chunks, EntrySource
-from magnetar.ledger.cursors import CursorLedgers
+from magnetar.ledger.compaction.runs import Chunks, EntrySource
+from magnetar.ledger.cursors.store import CursorLedgers
 from magnetar.ledger.errors import LedgerCorrupt, LedgerError
 from magnetar.ledger.port import LedgerSummary, LedgerWriter, NewEntry, StoredEntry
 from magnetar.records.batch import UNKNOWN_TIME

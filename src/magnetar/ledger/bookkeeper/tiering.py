@@ -18,20 +18,20 @@ from typing import TYPE_CHECKING
 from magnetar.ledger.bookkeeper.closed import as_file
 from magnetar.ledger.bookkeeper.reading import UNKNOWN_BEFORE, BookieReader
 from magnetar.ledger.errors import LedgerCorrupt, LedgerError
-from magnetar.ledger.files.layout import FRAME, FRAME_BYTES, frame_crc, read_frame
-from magnetar.ledger.files.sparse import SparseIndex
-from magnetar.ledger.files.tiering import LogTiering, leaving
-from magnetar.ledger.offload.blocks import DataBlock, OffloadedIndex, block_parts
+from magnetar.ledger.formats.layout import FRAME, FRAME_BYTES, frame_crc, read_frame
+from magnetar.ledger.formats.sparse import SparseIndex
+from magnetar.ledger.tiers.blocks import DataBlock, OffloadedIndex, block_parts
+from magnetar.ledger.tiers.tiering import LogTiering, leaving
 from magnetar.ledger.values import LedgerSummary, StoredEntry
 from magnetar.records.entry import latest_timestamp
 
 if TYPE_CHECKING:
     from magnetar.ledger.bookkeeper.shared import BookKeeperParts, WrittenLog
     from magnetar.ledger.bookkeeper.tail import Tail
-    from magnetar.ledger.files.offloaded import OffloadedBlocks
-    from magnetar.ledger.info import ManagedLedgerInfo
-    from magnetar.ledger.offload.place import TierPlace
-    from magnetar.ledger.offload.tiers import Tiers
+    from magnetar.ledger.formats.info import ManagedLedgerInfo
+    from magnetar.ledger.tiers.offloaded import OffloadedBlocks
+    from magnetar.ledger.tiers.place import TierPlace
+    from magnetar.ledger.tiers.tiers import Tiers
 
 GRACE_MS = 3_600_000
 """So long after an attempt was given up its objects are deleted: who began it may not know yet that it lost the log."""
@@ -55,7 +55,7 @@ class BookKeeperTiering(LogTiering):
     async def _export(
         self, tiers: Tiers, place: TierPlace, uuid: str, summary: LedgerSummary, attributes: Mapping[str, str]
     ) -> int:
-        from magnetar.ledger.files.exporting import write_objects
+        from magnetar.ledger.tiers.writing import write_objects
 
         feed = EntryFeed(self._reader_of(summary), tiers.settings.block_bytes)
         blocks = BookieBlocks(feed, summary, tiers.settings.block_bytes)
@@ -219,7 +219,7 @@ class TieredReader(BookieReader):
     async def _opened(self) -> OffloadedBlocks:
         async with self._opening:
             if self._blocks is None:
-                from magnetar.ledger.files.offloaded import open_blocks
+                from magnetar.ledger.tiers.offloaded import open_blocks
 
                 self._blocks = await open_blocks(self._engine.tiers, as_file(self._summary))
                 index = self._blocks.objects.index

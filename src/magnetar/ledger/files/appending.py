@@ -16,13 +16,13 @@ from typing import NamedTuple
 
 from magnetar.ledger.errors import LedgerClosed, LedgerError
 from magnetar.ledger.files.checkpoints import Checkpoints
-from magnetar.ledger.files.layout import ledger_path
 from magnetar.ledger.files.lazy import LazyAppends
 from magnetar.ledger.files.ledger_file import LedgerFile, as_storage_error
 from magnetar.ledger.files.shared import EngineParts
-from magnetar.ledger.files.sparse import Mark
 from magnetar.ledger.files.state import LogState
-from magnetar.ledger.info import ManagedLedgerInfo
+from magnetar.ledger.formats.info import ManagedLedgerInfo
+from magnetar.ledger.formats.layout import ledger_path
+from magnetar.ledger.formats.sparse import Mark
 from magnetar.ledger.port import (
     Done,
     DoneTogether,
@@ -210,6 +210,7 @@ class Appender:
             if not isinstance(error, OSError):
                 _log.exception("a write to ledger %d failed", writer.ledger_id)
             raise as_storage_error(error) from error
+        self._shared.room.take(writer.index.end - mark.end)
         if flush is not Flush.always:
             self.lazy.files.add(writer)
             if flush is Flush.interval:

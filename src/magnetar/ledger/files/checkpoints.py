@@ -13,14 +13,14 @@ from collections.abc import Callable
 from magnetar.ledger.boot import UNKNOWN_BOOT
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.files.flushing import Checkpoint
-from magnetar.ledger.files.layout import index_path
 from magnetar.ledger.files.lazy import LazyAppends
 from magnetar.ledger.files.ledger_file import LedgerFile
-from magnetar.ledger.files.ledger_list import changed
 from magnetar.ledger.files.recovery import describe
 from magnetar.ledger.files.shared import EngineParts
 from magnetar.ledger.files.state import LogState
-from magnetar.ledger.info import ManagedLedgerInfo
+from magnetar.ledger.formats.info import ManagedLedgerInfo
+from magnetar.ledger.formats.layout import index_path
+from magnetar.ledger.ledger_list import changed
 from magnetar.ledger.port import Flush, Snapshot
 
 CHECKPOINT_BYTES = 64 << 20

@@ -3,7 +3,8 @@
 A commit is one write of the metadata: with it the new compacted ledger counts and, where it replaces history, the
 ledgers below the horizon do not any more. Their files go after it, in the background. A run that a crash ended left
 nothing but one file, which the metadata names beforehand (``compacting``), and which the next opening removes.
-For reading from the compacted ledger see `reading`; for when and what to compact `magnetar.ledger.compactor`.
+For reading from the compacted ledger see `reading`; for when and what to compact see
+`magnetar.ledger.compaction.compactor`.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from magnetar.ledger.compaction import EntrySource
+from magnetar.ledger.compaction.runs import EntrySource
 from magnetar.ledger.files.checkpoints import Checkpoints
 from magnetar.ledger.files.lazy import LazyAppends
 from magnetar.ledger.files.reading import TRIMMED, LogReader
 from magnetar.ledger.files.shared import EngineParts
 from magnetar.ledger.files.state import LogState
 from magnetar.ledger.files.streams import FilesSource, LedgerFileWriter
-from magnetar.ledger.files.tiering import doomed_objects
-from magnetar.ledger.info import ManagedLedgerInfo
+from magnetar.ledger.formats.info import ManagedLedgerInfo
 from magnetar.ledger.port import Compacted, LedgerSummary, LedgerWriter
+from magnetar.ledger.tiers.tiering import doomed_objects
 from magnetar.metadata.ops import Op
 
 COMPACTING = "compacting"

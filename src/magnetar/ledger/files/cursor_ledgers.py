@@ -10,15 +10,15 @@ import logging
 from collections.abc import Iterable
 from pathlib import Path
 
-from magnetar.ledger.cursor_info import STATE_BEGINS
-from magnetar.ledger.cursors import CursorLedgers
-from magnetar.ledger.disk import Disk
+from magnetar.ledger.cursors.store import CursorLedgers
 from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
-from magnetar.ledger.files.layout import HEADER_BYTES, check_header, ledger_path
+from magnetar.ledger.files.disk import Disk
 from magnetar.ledger.files.ledger_file import as_storage_error
 from magnetar.ledger.files.shared import EngineParts
 from magnetar.ledger.files.streams import LedgerFileWriter
 from magnetar.ledger.files.walk import walk
+from magnetar.ledger.formats.cursor_info import STATE_BEGINS
+from magnetar.ledger.formats.layout import HEADER_BYTES, check_header, ledger_path
 from magnetar.ledger.port import NewEntry
 from magnetar.records.copied import behind_broker_head
 from magnetar.records.entry import broker_entry_head

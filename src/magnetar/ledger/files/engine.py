@@ -11,30 +11,28 @@ from functools import partial
 from pathlib import Path
 
 from magnetar.ledger.boot import boot_id
-from magnetar.ledger.cursor_info import decode_cursor
-from magnetar.ledger.cursor_keeper import CursorKeeper
-from magnetar.ledger.disk import Disk
+from magnetar.ledger.cursors.keeper import CursorKeeper
 from magnetar.ledger.errors import LedgerError, metadata_failed
 from magnetar.ledger.files.compacting import COMPACTING
 from magnetar.ledger.files.cursor_ledgers import FilesCursorLedgers
+from magnetar.ledger.files.disk import Disk
 from magnetar.ledger.files.journal import Journal
-from magnetar.ledger.files.layout import ledger_path
-from magnetar.ledger.files.ledger_list import check_epoch
 from magnetar.ledger.files.managed import FilesManagedLedger
 from magnetar.ledger.files.recovery import Recovery
 from magnetar.ledger.files.replay import JournalReplay, journal_folder, left_by_workers, remove_journal
 from magnetar.ledger.files.shared import EngineParts
 from magnetar.ledger.files.swap import SWAP, finish_swap
-from magnetar.ledger.files.tiering import delete_doomed, doomed_objects
-from magnetar.ledger.info import (
+from magnetar.ledger.formats.cursor_info import decode_cursor
+from magnetar.ledger.formats.info import (
     ROOT,
     ManagedLedgerInfo,
     decode_info,
     is_managed_ledger,
     path_of,
 )
+from magnetar.ledger.formats.layout import ledger_path
 from magnetar.ledger.leases import Leases
-from magnetar.ledger.offload.tiers import Tiers
+from magnetar.ledger.ledger_list import check_epoch
 from magnetar.ledger.port import (
     AppendInterceptor,
     Flush,
@@ -44,6 +42,9 @@ from magnetar.ledger.port import (
     ManagedLedger,
     wall_clock_ms,
 )
+from magnetar.ledger.room import Room
+from magnetar.ledger.tiers.tiering import delete_doomed, doomed_objects
+from magnetar.ledger.tiers.tiers import Tiers
 from magnetar.metadata.blocking import BlockingStore
 from magnetar.metadata.errors import MetadataError, NotEmpty, NotFound
 from magnetar.metadata.ops import ANY, MUST_NOT_EXIST, Delete, Put, Stored
@@ -135,6 +136,15 @@ class FilesEngine(LedgerEngine):
     def _made_durable(self, seconds: float, size: int) -> None:
         self.flushes.add(seconds)
         self.flushed_bytes += size
+
+    @property
+    def room(self) -> Room:
+        return self.shared.room
+
+    @property
+    def writes_for_s(self) -> float:
+        journal = self.shared.begun_journal
+        return 0.0 if journal is None else journal.writes_for_s
 
     @property
     def failed(self) -> LedgerError | None:
@@ -414,10 +424,10 @@ class FilesEngine(LedgerEngine):
         return True
 
     async def close(self) -> None:
-        shared, journal = self.shared, self.shared.begun_journal
+        shared, used = self.shared, self.shared.begun_journal
         shared.flushing.end()
-        if journal is not None:
-            await journal.close()
+        if used is not None:
+            await used.close()
         for managed in self.opened():
             managed.stop()
         await shared.work.ended()
@@ -426,6 +436,8 @@ class FilesEngine(LedgerEngine):
         kept = await self.close_some(self.opened())
         shared.workers.close()
         journal = shared.begun_journal
+        if journal is not None and used is None:
+            await journal.close()  # only the last checkpoints have begun it
         if kept and journal is not None and journal.failed is None:
             if self.worker:
                 await shared.work.in_thread(lambda: remove_journal(shared.disk, shared.journal_folder))

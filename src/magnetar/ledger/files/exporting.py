@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from magnetar.ledger.errors import LedgerCorrupt, TierFailed
-from magnetar.ledger.files.layout import (
+from magnetar.ledger.errors import LedgerCorrupt
+from magnetar.ledger.files.ledger_file import as_storage_error
+from magnetar.ledger.files.recovery import sealed_index
+from magnetar.ledger.formats.layout import (
     FRAME,
     FRAME_BYTES,
     HEADER_BYTES,
@@ -15,22 +17,14 @@ from magnetar.ledger.files.layout import (
     frame_crc,
     ledger_path,
 )
-from magnetar.ledger.files.ledger_file import as_storage_error
-from magnetar.ledger.files.recovery import sealed_index
-from magnetar.ledger.offload.blocks import DataBlock, OffloadedIndex, block_parts, encode_index
-from magnetar.ledger.offload.objects import (
-    VERSION_ATTRIBUTE,
-    ObjectStore,
-    data_key,
-    index_key,
-)
-from magnetar.ledger.offload.place import TierPlace
-from magnetar.ledger.offload.tiers import Tiers
+from magnetar.ledger.tiers.blocks import DataBlock, OffloadedIndex, block_parts
+from magnetar.ledger.tiers.place import TierPlace
+from magnetar.ledger.tiers.tiers import Tiers
+from magnetar.ledger.tiers.writing import write_objects
 from magnetar.ledger.values import LedgerSummary
-from magnetar.records.compression import Buffer
 
 if TYPE_CHECKING:
-    from magnetar.ledger.disk import Disk
+    from magnetar.ledger.files.disk import Disk
     from magnetar.ledger.files.shared import EngineParts
 
 
@@ -52,43 +46,6 @@ def export(
         return write_objects(store, uuid, summary, blocks, attributes)
     except OSError as error:
         raise as_storage_error(error) from error
-
-
-class WrittenBlocks(Protocol):
-    """The blocks of a data object; ``index`` and ``entry_bytes`` are whole when all of them have been taken."""
-
-    index: OffloadedIndex
-    entry_bytes: int
-
-    def written(self) -> Iterable[Buffer]:
-        """Yield the data object, a block at a time."""
-
-
-def write_objects(
-    store: ObjectStore,
-    uuid: str,
-    summary: LedgerSummary,
-    blocks: WrittenBlocks,
-    attributes: Mapping[str, str],
-) -> int:
-    """Write a ledger's two objects and ask whether they are there; return how many bytes they are.
-
-    Raises what ``blocks`` raises, of which nothing is there then, and ``TierFailed``. Runs in a thread.
-    """
-    key, index_name = data_key(uuid, summary.ledger_id), index_key(uuid, summary.ledger_id)
-    attributes = {VERSION_ATTRIBUTE: "1", **attributes}
-    store.put(key, blocks.written(), attributes)
-    index = encode_index(
-        blocks.index, entries=summary.entries, length=blocks.entry_bytes, created_ms=summary.created_ms
-    )
-    store.put(index_name, [index], attributes)
-    for name, size in ((key, blocks.index.data_bytes), (index_name, len(index))):
-        there = store.size(name)
-        if there != size:
-            raise TierFailed(
-                f"tiered storage {store.where}: {name} has {there} bytes there, and {size} were written"
-            )
-    return blocks.index.data_bytes + len(index)
 
 
 class LedgerBlocks:

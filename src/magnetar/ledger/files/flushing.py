@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from magnetar.ledger.disk import Disk
+from magnetar.ledger.files.disk import Disk
 from magnetar.ledger.files.journal import Journal
 from magnetar.ledger.files.ledger_file import as_storage_error
-from magnetar.ledger.files.sparse import SparseIndex
 from magnetar.ledger.files.work import EngineWork
+from magnetar.ledger.formats.sparse import SparseIndex
 
 
 class Checkpoint(NamedTuple):

@@ -7,8 +7,15 @@ from dataclasses import dataclass, field
 from operator import le
 
 from magnetar.ledger.errors import LedgerCorrupt
-from magnetar.ledger.files.layout import FRAME, FRAME_BYTES, HEADER_BYTES, LedgerFrame, is_header, read_frame
-from magnetar.ledger.files.sparse import SparseIndex
+from magnetar.ledger.formats.layout import (
+    FRAME,
+    FRAME_BYTES,
+    HEADER_BYTES,
+    LedgerFrame,
+    is_header,
+    read_frame,
+)
+from magnetar.ledger.formats.sparse import SparseIndex
 from magnetar.records.entry import decode_entry, latest_timestamp
 from magnetar.records.errors import RecordsError
 
@@ -86,7 +93,7 @@ class Inspection:
 def inspect(data: memoryview, ledger_id: int, first_offset: int) -> Inspection:
     """Walk the whole file ``data``; damage is noted, stepped over, and never raised.
 
-    Raises ``LedgerCorrupt`` only for a ledger whose entries have no index: see `magnetar.ledger.packed`.
+    Raises ``LedgerCorrupt`` only for a ledger whose entries have no index: see `magnetar.ledger.formats.packed`.
     """
     found = Inspection(len(data), is_header(bytes(data[:HEADER_BYTES]), ledger_id))
     run = _begin(found, ledger_id, HEADER_BYTES, 0, first_offset)

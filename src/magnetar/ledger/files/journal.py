@@ -21,11 +21,12 @@ from pathlib import Path
 from time import perf_counter
 from typing import Protocol
 
-from magnetar.ledger.disk import BLOCK_BYTES, NO_DESCRIPTOR, Disk, JournalFile
 from magnetar.ledger.errors import StorageFailed
+from magnetar.ledger.files.disk import BLOCK_BYTES, NO_DESCRIPTOR, Disk, JournalFile
 from magnetar.ledger.files.journal_rounds import HEADER_BYTES, RECORD_BYTES, Round, whole_blocks
-from magnetar.ledger.files.layout import ledger_path
+from magnetar.ledger.formats.layout import ledger_path
 from magnetar.ledger.port import Done
+from magnetar.ledger.room import Room
 from magnetar.records.compression import Buffer
 
 SEGMENT_BYTES = 16 << 20
@@ -63,9 +64,23 @@ class Journal:
     """Group commit for one broker. All methods run on the event loop; only disk work leaves it."""
 
     def __init__(
-        self, root: Path, disk: Disk, run: Runner, *, first_use: int = 1, folder: Path | None = None
+        self,
+        root: Path,
+        disk: Disk,
+        run: Runner,
+        *,
+        first_use: int = 1,
+        folder: Path | None = None,
+        room: Room | None = None,
+        on_failed: Callable[[StorageFailed], None] | None = None,
+        on_written: Callable[[float, int], None] | None = None,
     ) -> None:
-        """``root`` is where ledgers lie; ``folder`` where the journal's own files do, None for the usual one."""
+        """``root`` is where ledgers lie; ``folder`` where the journal's own files do, None for the usual one.
+
+        ``on_failed`` is called once, when nothing can be made durable any more; ``on_written`` with the seconds and
+        bytes of each write. New segments are made where ``room`` has enough for them.
+        """
+        self._room = room or Room()
         self._root = root
         self._folder = folder or root / "journal"
         self._disk = disk
@@ -88,8 +103,8 @@ class Journal:
         self._no_room_until = 0.0
         self._buffers: list[memoryview] = []
         self.failed: StorageFailed | None = None
-        self.on_failed: Callable[[StorageFailed], None] = lambda error: None
-        self.on_written: Callable[[float, int], None] = lambda seconds, size: None
+        self._on_failed = on_failed
+        self._on_written = on_written
         """Called with how long it took to make a round durable, and how many bytes those are."""
 
     def append(
@@ -148,7 +163,7 @@ class Journal:
         elif self._segment_for(size):
             self._write(self._waiting.popleft())
         elif len(self._busy) < MAX_BUSY:
-            if self._loop.time() < self._no_room_until:
+            if self._loop.time() < self._no_room_until or not self._room.has(SEGMENT_BYTES):
                 self._flush_round(self._waiting.popleft())
             else:
                 self._create()
@@ -244,7 +259,8 @@ class Journal:
             return
         # First of all whoever appended: clients that read what they write look for it by the id in its receipt.
         current.settle()
-        self.on_written(perf_counter() - self._began, current.used)
+        if self._on_written is not None:
+            self._on_written(perf_counter() - self._began, current.used)
         for mark, value in current.marks.items():
             mark(value)
         if len(current.buffer) == ROUND_BYTES and len(self._buffers) < 2:
@@ -260,7 +276,8 @@ class Journal:
                 "again: what was acknowledged is recovered",
                 self.failed, self._root,
             )  # fmt: skip
-            self.on_failed(self.failed)
+            if self._on_failed is not None:
+                self._on_failed(self.failed)
         rounds = [*current, *self._waiting, *([self._filling] if self._filling else [])]
         self._waiting.clear()
         self._filling = None
@@ -292,6 +309,7 @@ class Journal:
         def ended(error: BaseException | None) -> None:
             if error is None:
                 self._segments += 1
+                self._room.take(SEGMENT_BYTES)
                 self._free.append(Segment(path, made[0]))
             elif isinstance(error, OSError) and error.errno in NO_ROOM:
                 self._no_room_until = self._loop.time() + RETRY_S
@@ -300,6 +318,11 @@ class Journal:
             self._write_next()
 
         self._begin(lambda: made.append(self._disk.open_journal(path, SEGMENT_BYTES)), ended)
+
+    @property
+    def writes_for_s(self) -> float:
+        """How long the write that is under way has taken by now; 0 if there is none."""
+        return perf_counter() - self._began if self._writing else 0.0
 
     @property
     def use(self) -> int:

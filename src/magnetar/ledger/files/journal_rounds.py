@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from magnetar.ledger.disk import BLOCK_BYTES
 from magnetar.ledger.errors import LedgerCorrupt
+from magnetar.ledger.files.disk import BLOCK_BYTES
 from magnetar.ledger.port import Done
 from magnetar.records.compression import Buffer
 from magnetar.records.crc import crc32c

@@ -9,11 +9,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from magnetar.ledger.disk import Disk, File
 from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound, StorageFailed, StorageFull
-from magnetar.ledger.files.layout import FRAME_BYTES, encode_header, frame_head, ledger_path
-from magnetar.ledger.files.sparse import POINT_EVERY_BYTES, Mark, SparseIndex
+from magnetar.ledger.files.disk import Disk, File
 from magnetar.ledger.files.walk import Walked, walk
+from magnetar.ledger.formats.layout import FRAME_BYTES, encode_header, frame_head, ledger_path
+from magnetar.ledger.formats.sparse import POINT_EVERY_BYTES, Mark, SparseIndex
 from magnetar.ledger.looking import first_wanted
 from magnetar.ledger.port import StoredEntry
 from magnetar.records.compression import Buffer

@@ -11,25 +11,24 @@ import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
-from magnetar.ledger.compaction import EntrySource
-from magnetar.ledger.compactor import CompactableLog, Compactor
-from magnetar.ledger.cursor_keeper import CursorKeeper
-from magnetar.ledger.cursors import CursorStore
+from magnetar.ledger.compaction.compactor import CompactableLog, Compactor
+from magnetar.ledger.compaction.runs import EntrySource
+from magnetar.ledger.cursors.keeper import CursorKeeper
+from magnetar.ledger.cursors.kept import KeptCursors
+from magnetar.ledger.cursors.store import CursorStore
 from magnetar.ledger.errors import LedgerClosed, LedgerError, LedgerTerminated
 from magnetar.ledger.files.appending import LEFT, Appender
 from magnetar.ledger.files.compacting import COMPACTING, CompactedLedgers
 from magnetar.ledger.files.flushing import Checkpoint
 from magnetar.ledger.files.ledger_file import LedgerFile
-from magnetar.ledger.files.ledger_list import FIRST, NEXT, TRANSACTIONS, LedgerList
 from magnetar.ledger.files.reading import LogReader
 from magnetar.ledger.files.recovery import Recovery
 from magnetar.ledger.files.shared import EngineParts
 from magnetar.ledger.files.state import LogState
 from magnetar.ledger.files.tiering import FilesTiering
 from magnetar.ledger.files.trimming import Trimmer
-from magnetar.ledger.info import ManagedLedgerInfo
-from magnetar.ledger.kept_cursors import KeptCursors
-from magnetar.ledger.offload.place import TierPlace
+from magnetar.ledger.formats.info import ManagedLedgerInfo
+from magnetar.ledger.ledger_list import FIRST, NEXT, TRANSACTIONS, LedgerList
 from magnetar.ledger.port import (
     Compacted,
     CompactionReport,
@@ -41,6 +40,7 @@ from magnetar.ledger.port import (
     Position,
     StoredEntry,
 )
+from magnetar.ledger.tiers.place import TierPlace
 from magnetar.records.batch import UNKNOWN_TIME
 from magnetar.records.compression import Buffer
 
@@ -75,6 +75,7 @@ class FilesManagedLedger(CompactableLog):
         """``keeper`` keeps its cursors; ``info`` and ``version`` are what the metadata store has of it."""
         self.name = name
         self.policy = policy
+        self.room = shared.room
         self.snapshot = None
         self.on_moved = None
         self.on_taken_back = []
@@ -287,7 +288,7 @@ class FilesManagedLedger(CompactableLog):
 
     async def cursors(self) -> CursorStore:
         if self._cursors is None:
-            made = KeptCursors(self, self._keeper, self.ledger_list.begin)
+            made = KeptCursors(self, self._keeper, self.ledger_list)
             await made.load()
             self._cursors = self._cursors or made  # somebody may have been quicker
         return self._cursors

@@ -13,7 +13,7 @@ from magnetar.ledger.errors import LedgerNotFound, OffsetOutOfRange
 from magnetar.ledger.files.ledger_file import LedgerFile
 from magnetar.ledger.files.shared import EngineParts
 from magnetar.ledger.files.state import LogState
-from magnetar.ledger.info import ManagedLedgerInfo
+from magnetar.ledger.formats.info import ManagedLedgerInfo
 from magnetar.ledger.looking import base_offset, each_looked_at, looked_at, newest
 from magnetar.ledger.port import Compacted, LedgerSummary, Position, StoredEntry
 from magnetar.records.copied import copied_from
@@ -88,10 +88,8 @@ class LogReader:
     async def _opened(self, summary: LedgerSummary) -> LedgerFile:
         if not summary.offloaded:
             return await self._shared.open_sealed(summary)
-        from magnetar.ledger.files.offloaded import (  # most brokers have nothing there
-            OffloadedLedger,
-            open_blocks,
-        )
+        from magnetar.ledger.files.offloaded import OffloadedLedger  # most brokers have nothing there
+        from magnetar.ledger.tiers.offloaded import open_blocks
 
         return OffloadedLedger(self._shared, await open_blocks(self._shared.tiers, summary))
 
@@ -194,10 +192,13 @@ class LogReader:
         compacted = self._info.compacted
         if compacted is not None and offset <= compacted.horizon_offset:
             offset = max(offset, int(self._info.properties.get(TRIMMED, 0)))
+            end = compacted.horizon_offset + 1
+            if up_to is not None and up_to < end:
+                return await self.read_copies(offset, max_bytes=max_bytes, up_to=up_to)
             found = await self.read_copies(offset, max_bytes=max_bytes)
             if found:
                 return found
-            offset = compacted.horizon_offset + 1
+            offset = end
         offset = min(max(offset, self._log.log_start_offset), self._log.log_end_offset)
         return await self.read(offset, max_bytes=max_bytes, up_to=up_to)
 

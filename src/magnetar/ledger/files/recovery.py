@@ -11,13 +11,13 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from magnetar.ledger.disk import Disk, File
 from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
-from magnetar.ledger.files.layout import HEADER_BYTES, check_header, encode_header, index_path, ledger_path
+from magnetar.ledger.files.disk import Disk, File
 from magnetar.ledger.files.ledger_file import LedgerFile, as_storage_error
-from magnetar.ledger.files.sparse import SparseIndex
 from magnetar.ledger.files.walk import scan
-from magnetar.ledger.info import ManagedLedgerInfo
+from magnetar.ledger.formats.info import ManagedLedgerInfo
+from magnetar.ledger.formats.layout import HEADER_BYTES, check_header, encode_header, index_path, ledger_path
+from magnetar.ledger.formats.sparse import SparseIndex
 from magnetar.ledger.port import LedgerSummary
 
 _log = logging.getLogger("magnetar.ledger")

@@ -8,14 +8,15 @@ it is dead and before anybody else may write to its ledgers. Then it is removed:
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from magnetar.ledger.disk import Disk
+from magnetar.ledger.files.disk import Disk
 from magnetar.ledger.files.journal_rounds import Journaled, journaled, records_of
-from magnetar.ledger.files.layout import HEADER_BYTES, encode_header, is_header, ledger_path
 from magnetar.ledger.files.ledger_file import LedgerFile, OpenFiles
-from magnetar.ledger.info import ROOT, decode_info, is_managed_ledger
+from magnetar.ledger.formats.info import ROOT, decode_info, is_managed_ledger
+from magnetar.ledger.formats.layout import HEADER_BYTES, encode_header, is_header, ledger_path
 from magnetar.metadata.blocking import BlockingStore
 from magnetar.metadata.ops import below
 
@@ -51,12 +52,14 @@ class JournalReplay:
         self._disk = disk
         self._files = files
         self._clock = clock
+        self._began_s = time.monotonic()
 
     def read(self, folder: Path, clean_use: int = 0) -> tuple[int, Segments]:
         """Return the last use that a journal had, and what it holds that may be missing from ledgers.
 
         Uses up to ``clean_use`` are not needed any more. Raises ``LedgerCorrupt``.
         """
+        self._began_s = time.monotonic()
         segments = []
         last_use = -1
         for path in self._disk.list(folder, "*.journal"):
@@ -73,14 +76,19 @@ class JournalReplay:
     def write_again(self, segments: Segments, known: Collection[int]) -> None:
         """Write what belongs to ``known`` ledgers, durably."""
         written = set()
+        size = 0
         for path, rounds in segments:
             for record in records_of(rounds, path):
                 if record.ledger_id in known:
                     self._rewrite(record)
                     written.add(record.ledger_id)
+                    size += len(record.frames)
         self._files.close()
         self._disk.sync([ledger_path(self._root, ledger_id) for ledger_id in sorted(written)])
-        _log.info("journal replayed", extra={"ledgers": len(written)})
+        _log.info(
+            "journal replayed: %d bytes of %d ledgers in %.2f s, the reading of %d files included",
+            size, len(written), time.monotonic() - self._began_s, len(segments),
+        )  # fmt: skip
 
     def _rewrite(self, record: Journaled) -> None:
         path = ledger_path(self._root, record.ledger_id)

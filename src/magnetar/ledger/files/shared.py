@@ -8,22 +8,23 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 
-from magnetar.ledger.compaction_workers import CompactionWorkers
-from magnetar.ledger.disk import Disk
+from magnetar.ledger.compaction.workers import CompactionWorkers
 from magnetar.ledger.errors import LedgerError
+from magnetar.ledger.files.disk import Disk
 from magnetar.ledger.files.flushing import Flushing
 from magnetar.ledger.files.gathering import Gathering
 from magnetar.ledger.files.ids import LedgerIds
 from magnetar.ledger.files.journal import Journal
-from magnetar.ledger.files.layout import index_path, ledger_path
 from magnetar.ledger.files.leases import FileLeases
 from magnetar.ledger.files.ledger_file import LedgerFile, OpenFiles
 from magnetar.ledger.files.recovery import sealed_index
-from magnetar.ledger.files.sparse import SparseIndex
 from magnetar.ledger.files.work import EngineWork
+from magnetar.ledger.formats.layout import index_path, ledger_path
+from magnetar.ledger.formats.sparse import SparseIndex
 from magnetar.ledger.leases import Leases
-from magnetar.ledger.offload.tiers import Tiers
 from magnetar.ledger.port import AppendInterceptor, LedgerSummary
+from magnetar.ledger.room import Room
+from magnetar.ledger.tiers.tiers import Tiers
 from magnetar.metadata.port import MetadataStore
 
 _MAX_OPEN_FILES = 1000
@@ -63,6 +64,7 @@ class EngineParts:
         self.work = EngineWork(executor)
         self.flushing = Flushing(disk, self.work, lambda: self.journal, boot, flush_interval_ms)
         self.gathering = Gathering()
+        self.room = Room()
         self.leases = leases or FileLeases(root, self.work.in_thread, clock)
         self.workers = CompactionWorkers(self.work.in_thread)
         self.one_compaction = asyncio.Lock()
@@ -91,9 +93,10 @@ class EngineParts:
                 self.work.executor.submit,
                 first_use=self.first_use,
                 folder=self.journal_folder,
+                room=self.room,
+                on_failed=self._on_failed,
+                on_written=self._on_written,
             )
-            self._journal.on_failed = self._on_failed
-            self._journal.on_written = self._on_written
         return self._journal
 
     @property

@@ -6,7 +6,7 @@ import logging
 
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.files.ledger_file import LedgerFile
-from magnetar.ledger.files.ledger_list import LedgerList
+from magnetar.ledger.ledger_list import LedgerList
 from magnetar.ledger.port import ManagedLedger, TakenBack
 
 _log = logging.getLogger("magnetar.ledger")

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from magnetar.ledger.compaction import Chunks, EntrySource
-from magnetar.ledger.errors import LedgerCorrupt
-from magnetar.ledger.files.layout import (
+from magnetar.ledger.compaction.runs import Chunks, EntrySource
+from magnetar.ledger.errors import LedgerCorrupt, StorageFull
+from magnetar.ledger.files.ledger_file import LedgerFile, as_storage_error
+from magnetar.ledger.files.recovery import describe
+from magnetar.ledger.files.shared import EngineParts
+from magnetar.ledger.files.walk import Walked, walk
+from magnetar.ledger.formats.layout import (
     FRAME_BYTES,
     HEADER_BYTES,
     encode_header,
@@ -15,11 +19,7 @@ from magnetar.ledger.files.layout import (
     index_path,
     ledger_path,
 )
-from magnetar.ledger.files.ledger_file import LedgerFile, as_storage_error
-from magnetar.ledger.files.recovery import describe
-from magnetar.ledger.files.shared import EngineParts
-from magnetar.ledger.files.sparse import SparseIndex
-from magnetar.ledger.files.walk import Walked, walk
+from magnetar.ledger.formats.sparse import SparseIndex
 from magnetar.ledger.port import LedgerSummary, LedgerWriter, NewEntry
 from magnetar.records.compression import Buffer
 
@@ -44,6 +44,13 @@ class LedgerFileWriter(LedgerWriter):
         self._size, self._at = HEADER_BYTES, 0
 
     async def append(self, entries: Sequence[NewEntry]) -> None:
+        size, room = sum(len(data) for data, _, _ in entries), self._shared.room
+        if not room.has(size):
+            raise StorageFull(
+                f"no room on the disk for a copy of a ledger: {size:,} bytes more were to be written"
+            )
+        room.take(size)
+
         def append() -> None:
             for data, last_offset, latest in entries:
                 self._add(data, last_offset, latest)

@@ -16,7 +16,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from magnetar.ledger.files.layout import index_path, ledger_path
+from magnetar.ledger.formats.layout import index_path, ledger_path
 from magnetar.metadata.blocking import BlockingStore
 
 SWAP = "/magnetar/ledger-swap"

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from magnetar.ledger.errors import OffsetOutOfRange, StorageFull
 from magnetar.ledger.files.appending import Appender
-from magnetar.ledger.files.ledger_list import FIRST
 from magnetar.ledger.files.reading import TRIMMED
 from magnetar.ledger.files.shared import EngineParts
 from magnetar.ledger.files.state import LogState
-from magnetar.ledger.files.tiering import doomed_objects
-from magnetar.ledger.info import ManagedLedgerInfo
+from magnetar.ledger.formats.info import ManagedLedgerInfo
+from magnetar.ledger.ledger_list import FIRST
 from magnetar.ledger.port import LedgerSummary
+from magnetar.ledger.tiers.tiering import doomed_objects
 from magnetar.metadata.ops import Op
 
 

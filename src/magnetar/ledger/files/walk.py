@@ -6,10 +6,10 @@ import struct
 from pathlib import Path
 from typing import NamedTuple
 
-from magnetar.ledger.disk import File
 from magnetar.ledger.errors import LedgerCorrupt
-from magnetar.ledger.files.layout import FRAME, FRAME_BYTES, read_frame
-from magnetar.ledger.files.sparse import SparseIndex
+from magnetar.ledger.files.disk import File
+from magnetar.ledger.formats.layout import FRAME, FRAME_BYTES, read_frame
+from magnetar.ledger.formats.sparse import SparseIndex
 from magnetar.ledger.port import StoredEntry
 from magnetar.records.crc import crc32c
 from magnetar.records.entry import last_offset, latest_timestamp, read_head
@@ -118,7 +118,7 @@ def _add_frames(data: memoryview, index: SparseIndex) -> int:
         except RecordsError:
             if (
                 frame.entry[:2] != _ENTRY_MAGIC[:2]
-            ):  # whole, and not ours to cut: see `magnetar.ledger.packed`
+            ):  # whole, and not ours to cut: see `magnetar.ledger.formats.packed`
                 raise LedgerCorrupt(
                     f"ledger {index.ledger_id}: entry {frame.entry_id} has no index; entries of KoP before 2.8 "
                     "get one by 'magnetar migrate packed-offsets'"

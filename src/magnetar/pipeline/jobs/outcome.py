@@ -41,3 +41,6 @@ class RunReport:
     topics: tuple[TopicProgress, ...]
     lag: int
     directory: str
+    """Where its report is; empty of a run that had nothing to do."""
+    moved: tuple[str, ...] = ()
+    """Fields whose types their columns cannot take, and what becomes of them."""

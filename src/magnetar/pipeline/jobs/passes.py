@@ -64,8 +64,12 @@ def registry_of(spark: SparkSession, graph: str, which: Pass) -> Any:
     from pyspark.pipelines.spark_connect_graph_element_registry import SparkConnectGraphElementRegistry
 
     class PassRegistry(SparkConnectGraphElementRegistry):  # type: ignore[misc]
+        is_empty = True
+        """Whether nothing of the project belongs to the pass: Spark fails a run without tables."""
+
         def register_output(self, output: Any) -> None:
             if which.has(output.name):
+                self.is_empty = False
                 super().register_output(output)
 
         def register_flow(self, flow: Any) -> None:
@@ -74,6 +78,7 @@ def registry_of(spark: SparkSession, graph: str, which: Pass) -> Any:
 
         def register_sql(self, sql_text: str, file_path: Path) -> None:
             if which.tables is None:
+                self.is_empty = False
                 super().register_sql(sql_text, file_path)
 
     return PassRegistry(spark, graph)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from magnetar.pipeline.jobs.decode.wire import RESERVED
 from magnetar.pipeline.jobs.progress import TopicProgress, progress
 from magnetar.pipeline.jobs.spec import ProjectSpec, TopicSpec
 
@@ -12,7 +13,7 @@ _BRONZE = (
     "key, value, topic, partition, offset, timestamp, timestampType, headers, ledger_id, entry_id, batch_index, "
     "publish_time"
 )
-_META = "_topic, _partition, _offset, _timestamp, _key, _headers, _op, _schema_id, _error, _bytes"
+_META = ", ".join(RESERVED)
 _DEAD = "topic, partition, offset, timestamp, key, value, headers, error, schema_id"
 
 

@@ -43,6 +43,8 @@ database: default
 configuration:
   spark.sql.session.timeZone: UTC
   spark.sql.python.filterPushdown.enabled: "true"
+  # Spark's own default, INT96, is read as nanoseconds: the year 9999 becomes 1816 in PyArrow and 2262 in Polars.
+  spark.sql.parquet.outputTimestampType: TIMESTAMP_MICROS
 libraries:
   - glob:
       include: transformations/**
@@ -56,6 +58,7 @@ spark.hadoop.javax.jdo.option.ConnectionURL     jdbc:derby:;databaseName=$direct
 spark.driver.extraJavaOptions                   -Dderby.stream.error.file=$directory/metastore.log
 spark.sql.shuffle.partitions                    16
 spark.python.unix.domain.socket.enabled         true
+spark.python.authenticate.socketTimeout         120s
 spark.ui.enabled                                false
 spark.ui.showConsoleProgress                    false
 $more""")

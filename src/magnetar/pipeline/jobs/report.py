@@ -77,9 +77,14 @@ def _page(report: RunReport, *, picture: bool) -> str:
 {'<p><img src="report.png" alt="rows per table, when each ran, how far each partition is read"></p>' if picture else ""}
 <h2>Tables</h2>
 {_table(("table", "rows", "added", "files", "seconds"), tables)}
-<h2>Topics</h2>
+{_moved(report)}<h2>Topics</h2>
 {_table(("partition", "next offset", "end", "lag"), partitions)}
 """
+
+
+def _moved(report: RunReport) -> str:
+    lines = "".join(f"<li>{html.escape(each)}</li>" for each in report.moved)
+    return f"<h2>Changed types</h2>\n<ul>{lines}</ul>\n" if lines else ""
 
 
 def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

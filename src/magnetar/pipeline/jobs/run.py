@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 
 from magnetar.pipeline.checkpoints import clear_unbegun
 from magnetar.pipeline.jobs.alone import alone
+from magnetar.pipeline.jobs.decode.there import making_anew
+from magnetar.pipeline.jobs.moved import moved_fields
+from magnetar.pipeline.jobs.nothing_new import forget_complete, note_complete, tables_if_nothing_new
 from magnetar.pipeline.jobs.outcome import FlowEvent, RunReport, TableReport
 from magnetar.pipeline.jobs.passes import empty, passes, registry_of
 from magnetar.pipeline.jobs.progress import CHECKPOINTS, TopicProgress, local_storage_of, progress
@@ -44,7 +47,27 @@ def run(
 ) -> RunReport:  # fmt: skip
     """Bring all tables up to their topics; raise `RunFailed`, `SpecError`, `ProjectBusy` or what a registry raises."""
     with alone("run", project.directory / _LOCK):
+        if not (refresh or full_refresh or full_refresh_all):
+            unchanged = tables_if_nothing_new(project, project.directory / RUNS)
+            if unchanged is not None:
+                return _nothing_new(project, unchanged)
         return _run(project, told, refresh, full_refresh, full_refresh_all)
+
+
+def _nothing_new(project: ProjectSpec, tables: tuple[TableReport, ...]) -> RunReport:
+    """Return the report of a run that had nothing to do; it leaves no directory behind."""
+    topics = tuple(progress(project, topic) for topic in project.topics.values())
+    return RunReport(
+        started_ms=round(time.time() * 1000),
+        seconds=0.0,
+        records=0,
+        records_per_s=0.0,
+        dead_letters=0,
+        tables=tables,
+        topics=topics,
+        lag=sum(each.lag for each in topics),
+        directory="",
+    )
 
 
 def _run(
@@ -59,11 +82,14 @@ def _run(
     place = project.directory / RUNS / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(started))
     place.mkdir(parents=True, exist_ok=True)
     names = [name for topic in project.topics.values() for name in topic.tables]
-    empty(project, names if full_refresh_all else full_refresh)
+    forget_complete(project.directory / RUNS)
+    anew = names if full_refresh_all else full_refresh
+    empty(project, anew)
     storage = local_storage_of(project)
     if storage is not None:
         clear_unbegun(storage / CHECKPOINTS)
-    with spark_session(project, place / "spark.log") as spark:
+    with making_anew(anew), spark_session(project, place / "spark.log") as spark:
+        moved = moved_fields(project)
         counts = {name: _rows(project, spark, name) for name in names}
         clock = time.monotonic()
         events = list(_events(project, spark, told, refresh, full_refresh, full_refresh_all, dry=False))
@@ -84,8 +110,11 @@ def _run(
         topics=after,
         lag=sum(each.lag for each in after),
         directory=str(place),
+        moved=moved,
     )
     write_report(report, events, place)
+    if not (refresh or full_refresh):
+        note_complete(project, project.directory / RUNS, tables)
     return report
 
 
@@ -125,6 +154,8 @@ def _events(
             registry = registry_of(spark, graph, each)
             with redirect_stdout(sys.stderr):  # where Spark says what it loads
                 cli.register_definitions(path, registry, spec, spark, graph)
+            if registry.is_empty:  # with current: none nothing is left for the last pass
+                continue
             results = cli.start_run(
                 spark, graph, full_refresh=list(each.anew), full_refresh_all=full_refresh_all,
                 refresh=[], dry=dry, storage=spec.storage,

@@ -53,6 +53,9 @@ def _server(project: ProjectSpec) -> tuple[Any, str]:
     from pyspark.sql import SparkSession
 
     conf = SparkConf(loadDefaults=True).setMaster(project.spark.master).setAppName(project.directory.name)
+    conf.setIfMissing(
+        "spark.python.authenticate.socketTimeout", "120s"
+    )  # projects of before have no such line
     conf.set("spark.plugins", _PLUGIN).set("spark.connect.grpc.binding.port", "0")
     conf.set("spark.connect.grpc.binding.address", "127.0.0.1")
     conf.set("spark.connect.authenticate.token", token)

@@ -16,6 +16,7 @@
         message: shop.Order          which message of a .proto file; otherwise its first one
         subjects: [flights-value]    of the registry, when neither schema nor schema_file is given
         envelope: none               none or debezium
+        changed_types: new_columns   new_columns or dead_letters: of fields whose type the table's column cannot take
         current: rebuild             rebuild, upsert or none; upsert where Spark does not write the table
         starting_offsets: earliest   earliest or latest, for the first run
 
@@ -41,6 +42,7 @@ TABLE_FORMATS = ("parquet", "delta", "iceberg")
 WRITERS = ("direct", "spark")
 FORMATS = ("json", "avro", "protobuf", "bytes")
 ENVELOPES = ("none", "debezium")
+CHANGED = ("new_columns", "dead_letters")
 CURRENT = ("rebuild", "upsert", "none")
 STARTING = ("earliest", "latest")
 DEFAULT_MASTER = "local[*]"
@@ -89,6 +91,7 @@ class TopicSpec:
     message: str = ""
     subjects: tuple[str, ...] = ()
     envelope: str = "none"
+    changed_types: str = "new_columns"
     current: str = "rebuild"
     starting_offsets: str = "earliest"
 
@@ -230,6 +233,7 @@ def _topic(name: str, here: _Reader, directory: Path, kept: tuple[str, ...]) -> 
         message=here.text("message"),
         subjects=here.texts("subjects") or (f"{name}-value",),
         envelope=here.one_of("envelope", ENVELOPES),
+        changed_types=here.one_of("changed_types", CHANGED),
         current=here.one_of("current", kept),
         starting_offsets=here.one_of("starting_offsets", STARTING),
     )

@@ -20,27 +20,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from magnetar.pipeline.jobs.decode.wire import RESERVED
 from magnetar.pipeline.jobs.sinks import SINK, TableSink, sink_of
-from magnetar.pipeline.jobs.spec import SPEC_FILE, NoProject, ProjectSpec, SpecError, TopicSpec, load_spec
+from magnetar.pipeline.jobs.spec import SPEC_FILE, NoProject, ProjectSpec, TopicSpec, load_spec
 from magnetar.pipeline.replays import REPLAY_HEADER
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-META = (
-    "_topic",
-    "_partition",
-    "_offset",
-    "_timestamp",
-    "_key",
-    "_headers",
-    "_op",
-    "_schema_id",
-    "_error",
-    "_bytes",
-)
-
-_CORRUPT = "_corrupt_record"
+META = RESERVED
 
 
 def load_topic(name: str, directory: str | Path | None = None) -> TopicTables:
@@ -183,11 +171,11 @@ def _values(project: ProjectSpec, topic: TopicSpec) -> Any:
     if topic.format == "bytes":
         return _bytes
     if topic.format == "json":
-        from magnetar.pipeline.jobs.decode.json import columns_of
+        from magnetar.pipeline.jobs.decode.json import plan_json
+        from magnetar.pipeline.jobs.json_values import JsonValues
 
-        return _Json(
-            columns_of(topic, project), framed=topic.by_registry, debezium=topic.envelope == "debezium"
-        )
+        debezium = topic.envelope == "debezium"
+        return JsonValues(plan_json(topic, project), framed=topic.by_registry, debezium=debezium)
     from magnetar.pipeline.jobs.decode.decoder import plan
 
     return _ByArrow(plan(topic, project), debezium=topic.envelope == "debezium")
@@ -204,58 +192,6 @@ def _bytes(bronze: DataFrame) -> DataFrame:
     )
 
 
-class _Json:
-    """JSON by from_json: the JVM parses, no Python is involved."""
-
-    def __init__(self, columns: str, *, framed: bool, debezium: bool) -> None:
-        self._framed = framed
-        self._debezium = debezium
-        self._columns = columns
-        if debezium:
-            envelope = f"before STRUCT<{columns}>, after STRUCT<{columns}>, op STRING"
-            columns = f"{envelope}, payload STRUCT<{envelope}>"
-        self._ddl = f"{columns}, {_CORRUPT} STRING"
-
-    def __call__(self, bronze: DataFrame) -> DataFrame:
-        from pyspark.sql import functions as f
-
-        value = f.col("value")
-        unframed = (
-            (f.length(value) < 5) | (f.substring(value, 1, 1) != f.lit(b"\0"))
-            if self._framed
-            else f.lit(False)
-        )
-        schema_id = (
-            f.conv(f.hex(f.substring(value, 2, 4)), 16, 10).cast("int") if self._framed else f.lit(None)
-        )
-        data = f.substring(value, 6, 1 << 30) if self._framed else value
-        frame = bronze.withColumn("_d_text", f.try_validate_utf8(data.cast("string")))
-        text = f.col("_d_text")
-        frame = frame.withColumn("_d_schema_id", f.when(~unframed, schema_id).cast("int"))
-        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-        frame = frame.withColumn("_d_json", f.from_json(text, self._ddl, options))
-        # from_json and get_json_object are content with what stands before the first value's end; this is not.
-        alone = f.json_array_length(f.concat(f.lit("["), text, f.lit(",0]")))
-        error = (
-            f.when(value.isNull(), None)
-            .when(unframed, "it does not begin with magic 0 and a schema id")
-            .when(text.isNull(), "it is not UTF-8")
-            .when(alone.isNull() | (alone != 2), "it is not JSON")
-            .when(~text.rlike(r"^\s*\{"), "it is JSON, but not an object")
-            .when(
-                f.col(f"_d_json.{_CORRUPT}").isNotNull(),
-                f"it is JSON that does not fit the columns {self._columns}",
-            )
-        )
-        frame = frame.withColumn("_d_error", error.cast("string"))
-        if self._debezium:
-            return _opened(frame, f.coalesce("_d_json.payload.op", "_d_json.op"), *(
-                f.coalesce(f"_d_json.payload.{side}", f"_d_json.{side}") for side in ("before", "after")
-            ))  # fmt: skip
-        row = f.col("_d_json").dropFields(_CORRUPT)
-        return frame.withColumn("_d_row", row).withColumn("_d_op", f.lit(None).cast("string"))
-
-
 class _ByArrow:
     """Avro and Protobuf: one call of Python per Arrow batch."""
 
@@ -265,11 +201,6 @@ class _ByArrow:
 
         self._udf = f.arrow_udf(_decoding(decoder), from_arrow_type(decoder.type))
         self._debezium = debezium
-        names = [field.name for field in decoder.fields]
-        if debezium and not {"before", "after", "op"} <= set(names):
-            raise SpecError(
-                f"envelope debezium needs fields before, after and op; the schema has {', '.join(names)}"
-            )
 
     def __call__(self, bronze: DataFrame) -> DataFrame:
         from pyspark.sql import functions as f
@@ -278,9 +209,9 @@ class _ByArrow:
         frame = frame.withColumn("_d_schema_id", f.col("_d.schema_id")).withColumn(
             "_d_error", f.col("_d.error")
         )
-        if self._debezium:
-            return _opened(frame, *(f.col(f"_d.row.{name}") for name in ("op", "before", "after")))
-        return frame.withColumn("_d_row", f.col("_d.row")).withColumn("_d_op", f.lit(None).cast("string"))
+        frame = frame.withColumn("_d_row", f.col("_d.row"))
+        op = f.col("_d.op") if self._debezium else f.lit(None)
+        return frame.withColumn("_d_op", f.when(op == "d", "delete").when(op.isNotNull(), "upsert"))
 
 
 def _decoding(decoder: Any) -> Any:
@@ -295,21 +226,3 @@ def _decoding(decoder: Any) -> Any:
         "return": pa.Array,
     }  # how Spark tells kinds of functions apart
     return decode
-
-
-def _opened(frame: DataFrame, op: Column, before: Column, after: Column) -> DataFrame:
-    """Take Debezium's envelope off: the row is ``after``, or ``before`` of what was deleted."""
-    from pyspark.sql import functions as f
-
-    known = op.isin("c", "u", "r", "d")
-    wrong = (
-        f.when(f.col("value").isNull(), None)
-        .when(op.isNull(), "it is no Debezium change: it has no op")
-        .when(~known, f.concat(f.lit("Debezium's op '"), op, f.lit("' changes no row that has a key")))
-        .when((op != "d") & after.isNull(), f.concat(f.lit("Debezium's op '"), op, f.lit("' lacks after")))
-    )
-    return (
-        frame.withColumn("_d_error", f.coalesce(f.col("_d_error"), wrong.cast("string")))
-        .withColumn("_d_op", f.when(op == "d", "delete").when(op.isNotNull(), "upsert"))
-        .withColumn("_d_row", f.when(op == "d", before).otherwise(after))
-    )

@@ -24,28 +24,32 @@ from magnetar.pipeline.tables.frames import append, schema_of
 from magnetar.pipeline.tables.maintenance import Upkeep, compact
 from magnetar.pipeline.tables.ranges import OffsetRange
 from magnetar.pipeline.tables.table import Table, TableCommit
-from magnetar.pipeline.tables.upsert import apply_changes
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from magnetar.pipeline.tables.following import SyncReport, missing, sync
+    from magnetar.pipeline.tables.following import SyncReport, check_topic, missing, sync
+    from magnetar.pipeline.tables.upsert import apply_changes
 
 FORMATS = ("parquet", "delta", "iceberg")
 
 __all__ = [
     "FORMATS", "TableCommit", "DataFile", "Layout", "OffsetRange", "OffsetsCommitted", "SyncReport", "Table",
-    "TableConflict", "TableError", "TopicReplaced", "Upkeep", "append", "apply_changes", "compact", "format_of",
-    "missing", "open", "schema_of", "sync",
+    "TableConflict", "TableError", "TopicReplaced", "Upkeep", "append", "apply_changes", "check_topic", "compact",
+    "format_of", "missing", "open", "schema_of", "sync",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    """Load what reads topics when it is asked for: its kernel takes a second, and who only commits needs none."""
-    if name in ("SyncReport", "missing", "sync"):
+    """Load what reads topics, and what joins by key, when it is asked for: who only commits needs neither."""
+    if name in ("SyncReport", "check_topic", "missing", "sync"):
         from magnetar.pipeline.tables import following
 
         return getattr(following, name)
+    if name == "apply_changes":
+        from magnetar.pipeline.tables import upsert
+
+        return upsert.apply_changes
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

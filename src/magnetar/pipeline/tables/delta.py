@@ -1,7 +1,8 @@
 """Delta Lake: files by add actions, offsets by Delta's own application transactions, in one commit of its log.
 
 ``txn`` actions are what Delta has for idempotent writers: an application's id, and a version that only it raises. Each
-partition is an application, ``magnetar:<topic>:<partition>``, and its version is the next offset that the table needs.
+partition is an application, ``magnetar:<topic>:<partition>``, and its version is the next offset that the table needs;
+``magnetar-mark:<topic>:<partition>`` is the mark of its last record (`magnetar.pipeline.history`) as a number.
 They belong to the table's state, so checkpoints keep them and cleaning the log does not lose them. The same commit's
 ``commitInfo`` says the ranges for people, as ``magnetar.ranges``; the property ``magnetar.topics`` keeps topics' ids.
 
@@ -12,9 +13,11 @@ version that was looked at, or not at all.
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterable, Mapping
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +26,29 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Sc
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
+from magnetar.pipeline.history import Marks, RecordMark
 from magnetar.pipeline.options import Offsets, TopicPartition
 from magnetar.pipeline.tables.directory import TableDirectory
 from magnetar.pipeline.tables.errors import TableError
+from magnetar.pipeline.tables.evolution import keeps_types
 from magnetar.pipeline.tables.files import DataFile, Layout
 from magnetar.pipeline.tables.ranges import ranges_to_json
 from magnetar.pipeline.tables.schema import plain_schema
-from magnetar.pipeline.tables.table import CommitInfo, Table, TableCommit, lost_race
+from magnetar.pipeline.tables.table import KEEP_S, CommitInfo, Table, TableCommit, lost_race
 
 _TOPICS = "magnetar.topics"
 _RANGES = "magnetar.ranges"
+_MARK = "magnetar-mark"
 _OPERATION = "magnetar.operation"
+_KEPT = "delta.logRetentionDuration"
+_CHECKPOINT_EVERY = 20
 
 
 class DeltaLakeTable(Table):
     """A Delta table, readable by every Delta reader."""
 
     format = "delta"
+    widens = staticmethod(keeps_types)
 
     def __init__(
         self, url: str | Path, schema: pa.Schema | None, layout: Layout, *,
@@ -88,12 +97,21 @@ class DeltaLakeTable(Table):
                 partition += 1
         return found
 
+    def marks(self) -> Marks:
+        found = {}
+        for which, position in self.position().items():
+            packed = self._table.transaction_version(_application(*which, _MARK))
+            if packed is not None and packed >= 0:
+                found[which] = RecordMark.unpacked(int(packed), position)
+        return found
+
     def files(self) -> list[DataFile]:
-        rows = pa.table(self._table.get_add_actions()).to_pylist()
-        marked = {
-            each.rsplit("/", 1)[-1]
-            for each in pa.table(self._table.deletion_vectors())["filepath"].to_pylist()
-        }
+        # ``pa.table`` would import pandas where it is installed, a third of a second.
+        read = pa.RecordBatchReader.from_stream
+        actions = read(self._table.get_add_actions()).read_all()
+        rows = actions.select(["path", "size_bytes", "num_records"]).to_pylist()
+        vectors = read(self._table.deletion_vectors()).read_all()
+        marked = {each.rsplit("/", 1)[-1] for each in vectors["filepath"].to_pylist()}
         return [
             DataFile(row["path"], row["size_bytes"], row["num_records"] or 0, deletes=row["path"] in marked)
             for row in rows
@@ -111,23 +129,41 @@ class DeltaLakeTable(Table):
         ]
 
     def expire(self, older_than_s: float) -> int:
-        """Delete files that have been out of the table for so long, and the log behind its last checkpoint."""
+        """Delete files that have been out of the table for so long, and what is that old of the log."""
         gone = self._table.vacuum(
             retention_hours=round(older_than_s / 3600), dry_run=False, enforce_retention_duration=False
         )
-        self._table.cleanup_metadata()
+        self.refresh()
+        self._shorten_log(older_than_s)
         self.refresh()
         return len(gone)
 
-    def add_columns(self, schema: pa.Schema) -> None:
-        fields = Schema.from_arrow(schema).fields
+    def _shorten_log(self, older_than_s: float) -> None:
+        """Delete commits that are so old and before a checkpoint, which is written where the last one is far behind."""
+        kept = _interval(older_than_s)
+        if self._table.metadata().configuration.get(_KEPT) != kept:
+            once = CommitProperties(max_commit_retries=0)
+            self._table.alter.set_table_properties(
+                {_KEPT: kept}, raise_if_not_exists=False, commit_properties=once
+            )
+            self._table.update_incremental()
+        names = self.place.child("_delta_log").names()
+        checkpoints = [int(name.split(".")[0]) for name in names if ".checkpoint." in name]
+        if self.version - max(checkpoints, default=0) >= _CHECKPOINT_EVERY:
+            self._table.create_checkpoint()
+        self._table.cleanup_metadata()
+
+    def set_columns(self, schema: pa.Schema) -> None:
+        # A record among them gets the fields that are new, which is a commit of metadata alone.
+        changed = [each for each in schema if each not in self.schema]
+        fields = Schema.from_arrow(pa.schema(changed)).fields
         try:
             self._table.alter.add_columns(fields, commit_properties=CommitProperties(max_commit_retries=0))
         except CommitFailedError as error:
             raise lost_race(self, error) from None
         self.refresh()
 
-    def _commit(self, commit: TableCommit, position: Offsets) -> None:
+    def _commit(self, commit: TableCommit, position: Offsets, marks: Marks) -> None:
         self._follow(commit.topics)
         actions = [_add(each, data_change=commit.operation != "compact") for each in commit.add]
         removals = [_remove(each, data_change=commit.operation != "compact") for each in commit.remove]
@@ -138,7 +174,7 @@ class DeltaLakeTable(Table):
                 "magnetar.attempt": commit.attempt,
             },
             max_commit_retries=0,
-            app_transactions=_transactions(commit.topics, position),
+            app_transactions=_transactions(commit.topics, position, marks),
         )
         try:
             self._table.create_write_transaction(
@@ -169,30 +205,45 @@ class DeltaLakeTable(Table):
     def _create(self, schema: pa.Schema) -> DeltaTable:
         self.place.make()
         try:
-            return DeltaTable.create(self.place.url, schema, mode="ignore", storage_options=self._options)
+            return DeltaTable.create(
+                self.place.url,
+                schema,
+                mode="ignore",
+                configuration={_KEPT: _interval(KEEP_S)},  # else the first upkeep would be a commit
+                storage_options=self._options,
+            )
         except DeltaError as error:
             raise TableError(f"{self}: it cannot be made: {error}") from None
 
 
-def _application(topic: str, partition: int) -> str:
-    return f"magnetar:{topic}:{partition}"
+def _interval(seconds: float) -> str:
+    """Return a time in the words of Delta's properties."""
+    return f"interval {round(seconds)} seconds"
 
 
-def _transactions(topics: Iterable[str], position: Offsets) -> list[Transaction]:
-    """Return one for every partition up to the last that has something, so that looking for them finds all."""
+def _application(topic: str, partition: int, kind: str = "magnetar") -> str:
+    return f"{kind}:{topic}:{partition}"
+
+
+def _transactions(topics: Iterable[str], position: Offsets, marks: Marks) -> list[Transaction]:
+    """Return one for every partition up to the last that has something, so that looking for them finds all.
+
+    And one more for its mark, as a number that counts from the position; -1 where it has none.
+    """
     found = []
     for topic in topics:
         count = max((which.partition for which in position if which.topic == topic), default=-1) + 1
         for partition in range(count):
             at = position.get(TopicPartition(topic, partition), 0)
             found.append(Transaction(_application(topic, partition), at))
+            mark = marks.get(TopicPartition(topic, partition))
+            packed = None if mark is None else mark.packed(at)
+            found.append(Transaction(_application(topic, partition, _MARK), -1 if packed is None else packed))
     return found
 
 
 def _add(file: DataFile, *, data_change: bool) -> AddAction:
-    return AddAction(
-        file.path, file.size, {}, round(time.time() * 1000), data_change, json.dumps(_stats(file))
-    )
+    return AddAction(file.path, file.size, {}, round(time.time() * 1000), data_change, _stats(file))
 
 
 def _remove(file: DataFile, *, data_change: bool) -> RemoveAction:
@@ -201,24 +252,39 @@ def _remove(file: DataFile, *, data_change: bool) -> RemoveAction:
     )
 
 
-def _stats(file: DataFile) -> dict[str, Any]:
-    """Return Delta's statistics, by which readers skip files."""
-    return {
-        "numRecords": file.rows,
-        "minValues": {name: _json(low) for name, (low, _, _) in file.stats.items()},
-        "maxValues": {name: _json(high, up=True) for name, (_, high, _) in file.stats.items()},
-        "nullCount": {name: nulls for name, (_, _, nulls) in file.stats.items()},
-    }
+def _stats(file: DataFile) -> str:
+    """Return Delta's statistics, by which readers skip files: JSON, without the bounds that JSON cannot say."""
+    least = {name: _literal(low) for name, (low, _, _) in file.stats.items()}
+    greatest = {name: _literal(high, up=True) for name, (_, high, _) in file.stats.items()}
+    nulls = {name: str(count) for name, (_, _, count) in file.stats.items()}
+    return (
+        f'{{"numRecords": {file.rows}, "minValues": {_object(least)}, "maxValues": {_object(greatest)}, '
+        f'"nullCount": {_object(nulls)}}}'
+    )
 
 
-def _json(value: Any, *, up: bool = False) -> Any:
-    """Return a bound as Delta writes it: times have milliseconds, the upper ones rounded up."""
+def _object(literals: Mapping[str, str | None]) -> str:
+    return "{" + ", ".join(f"{json.dumps(name)}: {text}" for name, text in literals.items() if text) + "}"
+
+
+def _literal(value: Any, *, up: bool = False) -> str | None:
+    """Return a bound as Delta writes it, or None if it cannot: times have milliseconds, the upper ones rounded up.
+
+    Without a bound a reader looks into the file. A bound that is no JSON (Infinity) ends every reader, and writer.
+    """
     if isinstance(value, datetime):
         micros = value.microsecond % 1000
         text = value.replace(microsecond=value.microsecond - micros)
         if up and micros:
-            from datetime import timedelta
-
-            text += timedelta(milliseconds=1)
-        return text.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return value.isoformat() if isinstance(value, date) else value
+            try:
+                text += timedelta(milliseconds=1)
+            except OverflowError:  # the end of year 9999
+                return None
+        return json.dumps(text.isoformat(timespec="milliseconds").replace("+00:00", "Z"))
+    if isinstance(value, date):
+        return json.dumps(value.isoformat())
+    if isinstance(value, Decimal):
+        return f"{value:f}" if value.is_finite() else None
+    if isinstance(value, float):
+        return json.dumps(value) if math.isfinite(value) else None
+    return json.dumps(value) if isinstance(value, str | int) else None

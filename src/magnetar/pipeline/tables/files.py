@@ -149,6 +149,7 @@ class _OpenFile:
         self._options = options
         self._writer: pq.ParquetWriter | None = None
         self._footer: list[Any] = []
+        self._unbounded: set[str] = set()
 
     @property
     def size(self) -> int:
@@ -160,6 +161,7 @@ class _OpenFile:
             self._writer = pq.ParquetWriter(
                 self._sink, table.schema, metadata_collector=self._footer, **self._options
             )
+        self._unbounded |= _with_nan(table)
         self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
 
     def close(self) -> DataFile:
@@ -168,7 +170,8 @@ class _OpenFile:
         size = self.size
         self._sink.close()
         (footer,) = self._footer
-        return DataFile(self.name, size, footer.num_rows, column_stats(footer))
+        stats = {name: each for name, each in column_stats(footer).items() if name not in self._unbounded}
+        return DataFile(self.name, size, footer.num_rows, stats)
 
 
 def writer_options(schema: pa.Schema, compression: str) -> dict[str, Any]:
@@ -185,6 +188,17 @@ def writer_options(schema: pa.Schema, compression: str) -> dict[str, Any]:
         "write_statistics": [f.name for f in schema if f.name not in raw and not pa.types.is_nested(f.type)],
         "write_page_index": True,
         "store_schema": False,
+    }
+
+
+def _with_nan(table: pa.Table) -> set[str]:
+    """Return the columns with NaN in them, which bounds leave out: readers that skip files would miss it."""
+    import pyarrow.compute as pc
+
+    return {
+        field.name
+        for field in table.schema
+        if pa.types.is_floating(field.type) and pc.any(pc.is_nan(table[field.name])).as_py()
     }
 
 

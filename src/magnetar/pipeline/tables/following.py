@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from magnetar.pipeline.admission import admit
+from magnetar.pipeline.history import only
 from magnetar.pipeline.options import Offsets
 from magnetar.pipeline.tables.engine import Engine, LocalEngine
 from magnetar.pipeline.tables.files import DataFile
+from magnetar.pipeline.tables.glance import Glance
 from magnetar.pipeline.tables.maintenance import Upkeep, tidy
 from magnetar.pipeline.tables.ranges import OffsetRange, ranges_between, ranges_to_json
 from magnetar.pipeline.tables.records import TopicView, tasks_of
@@ -44,35 +47,71 @@ class SyncReport:
 
 def sync(
     topic: str,
-    table: Table,
+    table: Table | Callable[[], Table],
     *,
     options: Mapping[str, str],
     engine: Engine | None = None,
     max_offsets_per_commit: int | None = None,
     upkeep: Upkeep | None = None,
     progress: Progress = lambda rows, total: None,
+    at_a_glance: Callable[[], Glance | None] = lambda: None,
 ) -> SyncReport:
     """Append to ``table`` what it lacks of ``topic`` (several: comma-separated), up to what is visible at the start.
 
     ``options`` are those of the source; ``path`` says where the ledgers are, and ``startingOffsets`` where a table
     that has nothing yet begins. With ``max_offsets_per_commit`` there are several commits of about so many offsets,
-    as in Spark's AvailableNow. ``upkeep`` says what is tidied up in the same run.
+    as in Spark's AvailableNow. ``upkeep`` says what is tidied up in the same run. A ``table`` to be opened is opened
+    once it is known that there is such a topic, and not at all where ``at_a_glance`` tells that nothing is to be done.
 
     Raises what `magnetar.pipeline.tables.errors` names, and the source's errors.
     """
     began = time.monotonic()
-    with table.writing():
-        with TopicView({**options, "subscribe": topic}) as look:
-            run = _Run(look, table, engine or LocalEngine(), progress)
+    upkeep, engine = upkeep or Upkeep(), engine or LocalEngine()
+    with TopicView({**options, "subscribe": topic}) as look:
+        seen = at_a_glance()
+        if seen is not None and _has_all(look, seen) and not seen.has_expired(upkeep.keep_s):
+            return SyncReport(seen.place, "iceberg", seen.version, seconds=time.monotonic() - began)
+        opened = table if isinstance(table, Table) else table()
+        with opened.writing(), _as_late_as(look, opened, {**options, "subscribe": topic}) as latest:
+            run = _Run(latest, opened, engine, progress)
             run.to_the_end(max_offsets_per_commit)
-        compacted, expired = tidy(table, engine or LocalEngine(), upkeep or Upkeep())
+            compacted, expired = tidy(opened, engine, upkeep)
     return replace(
         run.report,
-        version=table.version,
+        version=opened.version,
         compacted_files=compacted,
         expired_files=expired,
         seconds=time.monotonic() - began,
     )
+
+
+@contextmanager
+def _as_late_as(look: TopicView, table: Table, options: Mapping[str, str]) -> Iterator[TopicView]:
+    """Yield a look at the topic that is not earlier than the table, which another writer may have brought further."""
+    ends = look.ends()
+    if all(at <= ends.get(which, at) for which, at in table.position().items()):
+        yield look
+        return
+    with TopicView(options) as later:
+        yield later
+
+
+def _has_all(look: TopicView, seen: Glance) -> bool:
+    """Return whether a table has all that its topics have, as far as a glance can tell; raise ``DataLost``."""
+    ends = look.ends()
+    if any(seen.topics.get(name) != topic_id for name, topic_id in look.ids.items()):
+        return False
+    if any(seen.position.get(which, 0) != end for which, end in ends.items()):
+        return False
+    if any(end and which not in seen.marks for which, end in ends.items()):
+        return False
+    return not look.judge(ends, only(seen.marks, ends))
+
+
+def check_topic(topic: str, *, options: Mapping[str, str]) -> None:
+    """Raise ``ValueError`` if there is no such topic (several: comma-separated) where ``options`` say."""
+    with TopicView({**options, "subscribe": topic}):
+        pass
 
 
 def missing(
@@ -81,7 +120,7 @@ def missing(
     """Return what ``table`` lacks of ``topic`` now, and the topic's id: what `append` wants beside rows made of it."""
     with TopicView({**options, "subscribe": topic}) as look:
         table.check_topics(look.ids)
-        starts = _starts(look, table)
+        starts = _starts(look, table, check_history(look, table))
         ends = {which: max(end, starts[which]) for which, end in look.ends().items()}
         return ranges_between(starts, ends), look.ids
 
@@ -95,7 +134,10 @@ class _Run:
         self._table = table
         self._engine = engine
         self._progress = progress
-        self._at = _starts(topic, table)
+        back = check_history(topic, table, has_records=True)
+        if back:
+            table.rewind(back, topic.ids)
+        self._at = _starts(topic, table, back)
         self._target = {which: max(end, self._at[which]) for which, end in topic.ends().items()}
         self._total = sum(self._target[which] - self._at[which] for which in self._target)
         ranges = ranges_to_json(ranges_between(self._at, self._target))
@@ -110,7 +152,8 @@ class _Run:
     def _step(self, ends: Offsets) -> None:
         pieces = self._topic.pieces(self._at, ends)
         ranges = ranges_between(self._at, ends)
-        added = self._table.append(partial(self._write, pieces), ranges, self._topic.ids)
+        marks = self._topic.marks_before({w: end for w, end in ends.items() if end > self._at[w]})
+        added = self._table.append(partial(self._write, pieces), ranges, self._topic.ids, marks)
         self._at = ends
         self.report = replace(
             self.report,
@@ -137,6 +180,23 @@ class _Run:
             yield from files
 
 
-def _starts(look: TopicView, table: Table) -> Offsets:
+def check_history(look: TopicView, table: Table, *, has_records: bool = False) -> Offsets:
+    """Return the partitions of which the table has more than the topic, and where these end.
+
+    Raises ``DataLost`` where the topic does not have what the table read of it; with ``failOnDataLoss`` = false this
+    is a warning. Where the table keeps no mark it is judged by its last row, if its rows are the topic's records.
+    """
+    position = {which: at for which, at in table.position().items() if which.topic in look.ids}
+    marks = only(table.marks(), position)
+    unmarked = {which: at for which, at in position.items() if at and which not in marks}
+    if has_records and unmarked:
+        from magnetar.pipeline.tables.last_rows import last_rows
+
+        marks |= last_rows(table, unmarked)
+    return look.judge(position, marks)
+
+
+def _starts(look: TopicView, table: Table, back: Offsets) -> Offsets:
     """Return where the table goes on: behind what it has, or where the options say for what it has nothing of."""
-    return look.starts() | {which: at for which, at in table.position().items() if which in look.starts()}
+    starts = look.starts()
+    return starts | {which: at for which, at in {**table.position(), **back}.items() if which in starts}

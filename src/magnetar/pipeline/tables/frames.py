@@ -11,6 +11,7 @@ import pyarrow as pa
 from magnetar.pipeline.tables.directory import TableDirectory
 from magnetar.pipeline.tables.engine import ANSWER, answer, answers
 from magnetar.pipeline.tables.errors import TableError
+from magnetar.pipeline.tables.evolution import CannotEvolve, evolved_schema
 from magnetar.pipeline.tables.files import DataFile, Layout, fit, order_of, write_files
 from magnetar.pipeline.tables.ranges import OffsetRange
 from magnetar.pipeline.tables.schema import PLACE, plain_schema
@@ -47,17 +48,16 @@ def written(table: Table, rows: Any, attempt: str) -> Iterator[DataFile]:
 
 
 def evolve(table: Table, schema: pa.Schema) -> None:
-    """Add the columns of ``schema`` that the table lacks; rows it has are null there.
+    """Have the table columns for rows of ``schema``, by `magnetar.pipeline.tables.evolution`; rows it has stay.
 
-    Raises `TableError` where a column is there with another type: types never change.
+    Raises `TableError` where a column is there with a type that cannot become the new one.
     """
-    known = {f.name: f.type for f in table.schema}
-    for field in schema:
-        if known.get(field.name, field.type) != field.type:
-            raise TableError(f"{table}: column {field.name!r} is {known[field.name]}, not {field.type}")
-    new = [pa.field(f.name, f.type) for f in schema if f.name not in known]
-    if new:
-        table.add_columns(pa.schema(new))
+    try:
+        wanted = evolved_schema(table.schema, schema, table.widens)
+    except CannotEvolve as error:
+        raise TableError(f"{table}: {error}") from None
+    if wanted != table.schema:
+        table.set_columns(wanted)
 
 
 def schema_of(rows: Any) -> pa.Schema:

@@ -1,7 +1,8 @@
 """Apache Iceberg through PyIceberg: files, offset ranges and position in one transaction of the catalog.
 
 The snapshot's summary says the commit's ranges (``magnetar.ranges``). Table properties, set in the same transaction,
-say the position: ``magnetar.next.<topic>`` = ``{partition: offset}``, and ``magnetar.topics`` = ``{topic: id}``.
+say the position: ``magnetar.next.<topic>`` = ``{partition: offset}``, ``magnetar.marks.<topic>`` marks of the same form
+(`magnetar.pipeline.history`), and ``magnetar.topics`` = ``{topic: id}``.
 Properties outlive expired snapshots and other engines' compactions.
 
 PyIceberg would try a commit again on top of another writer's, which would write the same offsets twice. So the table's
@@ -13,8 +14,9 @@ Embedded, the catalog is a SQLite file beside the table; any catalog of PyIceber
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,12 +28,13 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
-from pyiceberg.io.pyarrow import parquet_file_to_data_file, schema_to_pyarrow
 
+from magnetar.pipeline.history import Marks, marks_from_json, marks_to_json
 from magnetar.pipeline.options import Offsets
 from magnetar.pipeline.tables.directory import TableDirectory
 from magnetar.pipeline.tables.errors import TableError
 from magnetar.pipeline.tables.files import DataFile, Layout
+from magnetar.pipeline.tables.glance import CATALOG, CATALOG_FILE, MARKS, NAMESPACE, NEXT, TOPICS
 from magnetar.pipeline.tables.ranges import ranges_to_json
 from magnetar.pipeline.tables.schema import plain_schema
 from magnetar.pipeline.tables.table import CommitInfo, Table, TableCommit, lost_race, positions_of
@@ -39,12 +42,16 @@ from magnetar.pipeline.tables.table import CommitInfo, Table, TableCommit, lost_
 if TYPE_CHECKING:
     from pyiceberg.table import Table as CatalogTable
 
-_TOPICS = "magnetar.topics"
-_NEXT = "magnetar.next."
 _RANGES = "magnetar.ranges"
 _OPERATION = "magnetar.operation"
-_NAMESPACE = "default"
-_PROPERTIES = {"commit.retry.num-retries": "0", "format-version": "2"}
+_METRICS = "write.metadata.metrics.column."
+_PROPERTIES = {
+    "commit.retry.num-retries": "0",
+    "format-version": "2",
+    # Each commit writes a file of metadata that lists all before it: without these two every commit ever made stays.
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
 
 
 class IcebergTable(Table):
@@ -65,7 +72,7 @@ class IcebergTable(Table):
                     f"there is no table {'.'.join(self._name)} in {self._catalog.name}"
                 ) from None
             self._table = self._create(schema, location)
-        if self._table.properties.get("commit.retry.num-retries") != "0":
+        if not _PROPERTIES.items() - {("format-version", "2")} <= self._table.properties.items():
             self._table.transaction().set_properties(_PROPERTIES).commit_transaction()
         if not self._table.spec().is_unpartitioned():
             raise TableError(f"Iceberg table {'.'.join(self._name)} is partitioned; choose one that is not")
@@ -78,20 +85,26 @@ class IcebergTable(Table):
 
     @property
     def schema(self) -> pa.Schema:
+        from pyiceberg.io.pyarrow import schema_to_pyarrow  # it takes longer to load than all else here
+
         return plain_schema(schema_to_pyarrow(self._table.schema(), include_field_ids=False))
 
     def refresh(self) -> None:
         self._table.refresh()
 
     def topics(self) -> dict[str, str]:
-        found: dict[str, str] = json.loads(self._table.properties.get(_TOPICS, "{}"))
+        found: dict[str, str] = json.loads(self._table.properties.get(TOPICS, "{}"))
         return found
 
     def position(self) -> Offsets:
         found: Offsets = {}
         for topic in self.topics():
-            found |= positions_of(topic, json.loads(self._table.properties.get(_NEXT + topic, "{}")))
+            found |= positions_of(topic, json.loads(self._table.properties.get(NEXT + topic, "{}")))
         return found
+
+    def marks(self) -> Marks:
+        texts = {topic: self._table.properties.get(MARKS + topic, "{}") for topic in self.topics()}
+        return marks_from_json({topic: json.loads(text) for topic, text in texts.items()})
 
     def files(self) -> list[DataFile]:
         return [
@@ -118,39 +131,49 @@ class IcebergTable(Table):
         return found
 
     def expire(self, older_than_s: float) -> int:
-        """Forget snapshots that old, and delete the files that only they had."""
+        """Forget snapshots that old, and delete the files that only they had: data, and the lists that name them."""
         limit = datetime.now(UTC) - timedelta(seconds=older_than_s)
+        newest = self._table.metadata.current_snapshot_id
         old = [s for s in self._table.snapshots() if s.timestamp_ms < limit.timestamp() * 1000]
-        before = {path for snapshot in old for path in self._paths_of(snapshot)}
+        if all(snapshot.snapshot_id == newest for snapshot in old):
+            return 0
         self._table.maintenance.expire_snapshots().older_than(limit).commit()
         self.refresh()
-        gone = before - {path for snapshot in self._table.snapshots() for path in self._paths_of(snapshot)}
-        for path in gone:
+        kept = self._table.snapshots()
+        ids = {snapshot.snapshot_id for snapshot in kept}
+        removed = [snapshot for snapshot in old if snapshot.snapshot_id not in ids]
+        heirs = _heirs(kept)
+        gone = {path for each in removed for path in self._paths_of(each)}
+        gone -= {path for each in heirs for path in self._paths_of(each)}
+        lists = {path for each in removed for path in self._lists_of(each)}
+        lists -= {path for each in heirs for path in self._lists_of(each)}
+        for path in gone | lists:
             self._table.io.delete(path)
         return len(gone)
 
-    def add_columns(self, schema: pa.Schema) -> None:
-        wider = pa.schema([*self.schema, *schema])
+    def set_columns(self, schema: pa.Schema) -> None:
         try:
             with self._table.transaction() as transaction:
                 with transaction.update_schema() as update:
-                    update.union_by_name(wider)
+                    update.union_by_name(schema)
                 transaction.set_properties(_columns_properties(transaction.table_metadata.schema()))
         except CommitFailedException as error:
             raise lost_race(self, error) from None
         self.refresh()
 
-    def _commit(self, commit: TableCommit, position: Offsets) -> None:
+    def _commit(self, commit: TableCommit, position: Offsets, marks: Marks) -> None:
         topics = self.topics() | dict(commit.topics)
         told = {
             _RANGES: json.dumps(ranges_to_json(commit.ranges)),
             _OPERATION: commit.operation,
             "magnetar.attempt": commit.attempt,
         }
-        properties = {_TOPICS: json.dumps(topics, sort_keys=True)}
+        properties = {TOPICS: json.dumps(topics, sort_keys=True)}
+        by_topic = marks_to_json(marks)
         for topic in topics:
             at = {str(w.partition): offset for w, offset in sorted(position.items()) if w.topic == topic}
-            properties[_NEXT + topic] = json.dumps(at)
+            properties[NEXT + topic] = json.dumps(at)
+            properties[MARKS + topic] = json.dumps(by_topic.get(topic, {}))
         transaction = self._table.transaction()
         transaction.set_properties(properties)
         update = transaction.update_snapshot(snapshot_properties=told)
@@ -168,7 +191,19 @@ class IcebergTable(Table):
 
     def _described(self, file: DataFile, metadata: Any) -> Any:
         """Return Iceberg's description of a file: its sizes, counts and bounds, from its own footer."""
-        return parquet_file_to_data_file(self._table.io, metadata, self.data.url_of(file.path))
+        from pyiceberg.io.pyarrow import parquet_file_to_data_file
+
+        url = self.data.url_of(file.path)
+        try:
+            return parquet_file_to_data_file(self._table.io, metadata, url)
+        except OverflowError:
+            # Bounds of times that Python's calendar does not have: without bounds readers look into the file.
+            times = {
+                n: "none" for n in metadata.schema().column_names if _is_time(metadata.schema().find_type(n))
+            }
+            unbounded = {f"{_METRICS}{name}": how for name, how in times.items()}
+            metadata = metadata.model_copy(update={"properties": {**metadata.properties, **unbounded}})
+            return parquet_file_to_data_file(self._table.io, metadata, url)
 
     def _paths_of(self, snapshot: Any) -> set[str]:
         io = self._table.io
@@ -177,6 +212,10 @@ class IcebergTable(Table):
             for manifest in snapshot.manifests(io)
             for entry in manifest.fetch_manifest_entry(io, discard_deleted=True)
         }
+
+    def _lists_of(self, snapshot: Any) -> set[str]:
+        """Return the files that say what a snapshot consists of."""
+        return {snapshot.manifest_list, *(each.manifest_path for each in snapshot.manifests(self._table.io))}
 
     def _create(self, schema: pa.Schema, location: str | None) -> CatalogTable:
         try:
@@ -197,8 +236,23 @@ def _columns_properties(schema: Any) -> dict[str, str]:
     for name in schema.column_names:
         kind = schema.find_type(name)
         if "." in name or (kind.is_primitive and str(kind) == "binary"):
-            found[f"write.metadata.metrics.column.{name}"] = "none"
+            found[f"{_METRICS}{name}"] = "none"
     return found
+
+
+def _heirs(snapshots: Sequence[Any]) -> Sequence[Any]:
+    """Return those that have all which snapshots before them had and any of these still has.
+
+    Where each was made of the one before it that is the first: what it has no more, no later one has again. Where
+    another engine rolled back or branched it is all of them.
+    """
+    ordered = sorted(snapshots, key=lambda each: each.sequence_number or 0)
+    one_line = all(later.parent_snapshot_id == each.snapshot_id for each, later in pairwise(ordered))
+    return ordered[:1] if one_line else ordered
+
+
+def _is_time(kind: Any) -> bool:
+    return str(kind) in ("date", "timestamp", "timestamptz")
 
 
 def _catalog(
@@ -208,15 +262,13 @@ def _catalog(
     if catalog is not None:
         found = load_catalog(catalog) if isinstance(catalog, str) else load_catalog("magnetar", **catalog)
         name = tuple(str(url).split("."))
-        return found, name if len(name) > 1 else (_NAMESPACE, *name), None
+        return found, name if len(name) > 1 else (NAMESPACE, *name), None
     place = TableDirectory(url)
     if not place.is_local:
         raise TableError(
             f"{url}: the embedded catalog is for directories; name a catalog of PyIceberg's for others"
         )
     place.directory.parent.mkdir(parents=True, exist_ok=True)
-    file = place.directory.parent / "catalog.sqlite"
-    found = load_catalog(
-        "embedded", type="sql", uri=f"sqlite:///{file}", warehouse=str(place.directory.parent)
-    )
-    return found, (_NAMESPACE, place.directory.name), place.url
+    file = place.directory.parent / CATALOG_FILE
+    found = load_catalog(CATALOG, type="sql", uri=f"sqlite:///{file}", warehouse=str(place.directory.parent))
+    return found, (NAMESPACE, place.directory.name), place.url

@@ -17,7 +17,7 @@ from magnetar.pipeline.tables.directory import TableDirectory
 from magnetar.pipeline.tables.engine import Engine
 from magnetar.pipeline.tables.files import DataFile, Layout, read_in_order, write_files
 from magnetar.pipeline.tables.schema import PLACE
-from magnetar.pipeline.tables.table import Table, TableCommit
+from magnetar.pipeline.tables.table import KEEP_S, Table, TableCommit
 
 FEWEST = 8
 _TIER = 8
@@ -31,7 +31,7 @@ class Upkeep:
 
     compact: bool = True
     """Whether small files are joined."""
-    keep_s: float | None = 7 * 86400.0
+    keep_s: float | None = KEEP_S
     """How long commits and files that are out of use are kept, for readers and time travel; None: for ever."""
 
 

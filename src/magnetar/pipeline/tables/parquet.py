@@ -29,13 +29,14 @@ import time
 import urllib.parse
 import uuid
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from magnetar.pipeline.history import Marks, marks_from_json, marks_to_json
 from magnetar.pipeline.options import Offsets
 from magnetar.pipeline.tables.directory import TableDirectory
 from magnetar.pipeline.tables.errors import TableError
@@ -94,6 +95,9 @@ class ParquetTable(Table):
             found |= positions_of(name, each["next"])
         return found
 
+    def marks(self) -> Marks:
+        return marks_from_json({name: each.get("marks", {}) for name, each in self._head["topics"].items()})
+
     def files(self) -> list[DataFile]:
         return [DataFile(_name(line), line["size"], line.get("rows", 0)) for line in self._lines[1:]]
 
@@ -108,28 +112,34 @@ class ParquetTable(Table):
         """Versions that were replaced so long ago go, and with them the files that only they list."""
         versions, limit = self._versions(), time.time() - older_than_s
         # A version counts as old from when the next one was made.
-        old = [v for v, later in pairwise(versions) if self._made(later) <= limit]
+        old = [v for v, _ in takewhile(lambda pair: self._made(pair[1]) <= limit, pairwise(versions))]
+        if not old:
+            return 0
+        first_kept = versions[len(old)]
         listed = {_name(line) for v in old for line in _read(self._path(v))}
-        kept = {_name(line) for v in versions if v not in old for line in _read(self._path(v))}
+        # What a version has no more, no later one has again: to look at the first that stays is enough.
+        kept = {_name(line) for line in _read(self._path(first_kept))}
+        now, made = time.time(), self._made(first_kept)
+        abandoned = {
+            name
+            for name in self.place.names()
+            if name.startswith("columns-") and now - self.place.age_s(name, now) < made
+        }
         for version in old:
             self._path(version).unlink(missing_ok=True)
-        gone = {
-            each for each in listed | set(self.place.names()) if each in listed or each.startswith("columns-")
-        }
-        for name in gone - kept:
+        for name in (listed | abandoned) - kept:
             self.place.delete(name)
         return len(listed - kept)
 
-    def add_columns(self, schema: pa.Schema) -> None:
+    def set_columns(self, schema: pa.Schema) -> None:
         """Spark takes the columns of the file that comes first by name, so the new one replaces the old."""
-        wider = pa.schema([*self.schema, *schema])
-        first = self._columns_file(wider)
+        first = self._columns_file(schema)
         self._publish(
-            self.version + 1, first, self._lines[1:], TableCommit("add columns", ""), self._head["topics"]
+            self.version + 1, first, self._lines[1:], TableCommit("set columns", ""), self._head["topics"]
         )
         self.refresh()
 
-    def _commit(self, commit: TableCommit, position: Offsets) -> None:
+    def _commit(self, commit: TableCommit, position: Offsets, marks: Marks) -> None:
         removed = {each.path for each in commit.remove}
         lines = [line for line in self._lines[1:] if _name(line) not in removed]
         if len(lines) != len(self._lines) - 1 - len(removed):
@@ -139,6 +149,8 @@ class ParquetTable(Table):
         topics: dict[str, Any] = {name: {"id": topic_id, "next": {}} for name, topic_id in ids.items()}
         for which, offset in sorted(position.items()):
             topics[which.topic]["next"][str(which.partition)] = offset
+        for name, each in marks_to_json(marks).items():
+            topics[name]["marks"] = each
         self._publish(self.version + 1, self._lines[0], lines, commit, topics)
 
     def _create(self, schema: pa.Schema) -> None:

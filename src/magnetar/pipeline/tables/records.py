@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from magnetar.pipeline.history import Marks, RecordMark, changed, marks_before, said_of_shorter, shorter
 from magnetar.pipeline.options import Offsets, TopicPartition, parse_options
 from magnetar.pipeline.plan import Plan, ask_of
 from magnetar.pipeline.port import RecordQuery, Slice
@@ -50,6 +51,24 @@ class TopicView:
     def ends(self) -> Offsets:
         """Return the offsets behind what may be read now."""
         return self._plan.ends()
+
+    def marks_before(self, ends: Mapping[TopicPartition, int]) -> Marks:
+        """Return the marks of the last records before these offsets."""
+        return marks_before(self._plan, ends)
+
+    def judge(
+        self, position: Mapping[TopicPartition, int], marks: Mapping[TopicPartition, RecordMark]
+    ) -> Offsets:
+        """Return which partitions end before ``position``, and where.
+
+        Raises ``DataLost``, or warns, for these, and where a topic has another record than a marked one.
+        """
+        back = shorter(self._plan, position)
+        for which, end in back.items():
+            self._plan.lost(said_of_shorter(which, position[which], end))
+        for what in changed(self._plan, marks).values():
+            self._plan.lost(what)
+        return back
 
     def pieces(self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> list[Slice]:
         """Cut what lies between into pieces, in order; raise ``DataLost`` where some of it is gone."""

@@ -37,6 +37,8 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 def _plain_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return pa.list_(pa.field("element", _plain_type(kind.value_type), kind.value_field.nullable))
+    if pa.types.is_map(kind):
+        return pa.map_(_plain_type(kind.key_type), _plain_type(kind.item_type))
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(f.name, _plain_type(f.type), f.nullable) for f in kind])
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):

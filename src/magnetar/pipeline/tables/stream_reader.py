@@ -20,15 +20,17 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from magnetar.pipeline.admission import admit
+from magnetar.pipeline.history import Marks
 from magnetar.pipeline.options import Offsets, TopicPartition, parse_options
 from magnetar.pipeline.plan import ask_of
-from magnetar.pipeline.progress import from_json, ids_of, to_json
+from magnetar.pipeline.progress import from_json, ids_of, marks_of, to_json
 from magnetar.pipeline.source import StreamReader
 from magnetar.pipeline.tables.directory import TableDirectory
 from magnetar.pipeline.tables.errors import TableError
 from magnetar.pipeline.tables.files import DataFile, fit
+from magnetar.pipeline.tables.following import check_history
 from magnetar.pipeline.tables.ranges import OffsetRange, ranges_between
-from magnetar.pipeline.tables.records import SLICE_BYTES, WriteRecords, tasks_of
+from magnetar.pipeline.tables.records import SLICE_BYTES, TopicView, WriteRecords, tasks_of
 from magnetar.pipeline.tables.schema import PLACE, bronze_schema
 from magnetar.pipeline.tables.stream_writer import WrittenFiles
 from magnetar.pipeline.tables.table import Table, note_attempt
@@ -49,6 +51,7 @@ class FilesOfBatch(InputPartition):  # type: ignore[misc]
     task: WriteRecords
     ranges: Sequence[OffsetRange]
     topics: Mapping[str, str]
+    marks: Marks
 
 
 class FilesReader(StreamReader):
@@ -60,16 +63,18 @@ class FilesReader(StreamReader):
         if self._options.skip_damage:
             raise ValueError("onDamage must be fail here: a table has no place for what could not be read")
         self._table_options = options
+        self._is_checked = False
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[FilesOfBatch]:
         table = self._table_options.open(bronze_schema())
+        self._check(table)
         ends = from_json(end)
         # What the table has, by an earlier run that died or by `magnetar table sync`, is not written again.
         there = {which: at for which, at in table.position().items() if which in ends}
         starts = from_json(start) | {
             w: min(max(at, from_json(start).get(w, 0)), ends[w]) for w, at in there.items()
         }
-        pieces = super().partitions(to_json(starts, ids_of(start)), end)
+        pieces = self.slices(to_json(starts, ids_of(start), marks_of(start)), end)
         ranges = _ranges(starts, ends, pieces)
         written = {"place": table.data, "schema": table.schema, "layout": table.layout, "attempt": ""}
         # Nobody tells this process how many cores a cluster has; minPartitions does.
@@ -77,14 +82,29 @@ class FilesReader(StreamReader):
         tasks = tasks_of(pieces, parallelism=parallelism, ask=ask_of(self._options), **written)
         if ranges and not tasks:  # offsets without records count as read, too
             tasks = [WriteRecords(pieces=(), ask=ask_of(self._options), **written)]
-        return [FilesOfBatch(table.place, task, ranges, ids_of(end)) for task in tasks]
+        return [FilesOfBatch(table.place, task, ranges, ids_of(end), marks_of(end)) for task in tasks]
+
+    def _check(self, table: Table) -> None:
+        """Once, before the first batch: compare what the table has with the topic; see `check_history`."""
+        if self._is_checked:
+            return
+        assert self._table_options.topic is not None
+        with TopicView(self._table_options.topic) as look:
+            table.check_topics(look.ids)
+            back = check_history(look, table, has_records=True)
+            if back:
+                with table.writing():
+                    table.rewind(back, look.ids)
+        self._is_checked = True
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, FilesOfBatch):
             return  # where nothing is planned, Spark sends a partition of its own
         attempt = note_attempt(partition.notes, partition.task.place)
         files = replace(partition.task, attempt=attempt)()
-        told = WrittenFiles((attempt,), tuple(files), tuple(partition.ranges), dict(partition.topics))
+        told = WrittenFiles(
+            (attempt,), tuple(files), tuple(partition.ranges), dict(partition.topics), partition.marks
+        )
         yield pa.RecordBatch.from_pydict({"files": pa.array([pickle.dumps(told)], pa.binary())})
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
+from magnetar.pipeline.history import Marks
 from magnetar.pipeline.tables.directory import TableDirectory
 from magnetar.pipeline.tables.files import DataFile, Layout, fit, order_of, read_in_order, write_files
 from magnetar.pipeline.tables.lock import writer_lock
@@ -32,6 +33,7 @@ class WrittenFiles(WriterCommitMessage):  # type: ignore[misc]
     files: tuple[DataFile, ...] = ()
     ranges: tuple[OffsetRange, ...] = ()
     topics: Mapping[str, str] = field(default_factory=dict)
+    marks: Marks = field(default_factory=dict)
 
 
 class _TableWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
@@ -63,7 +65,7 @@ class _TableWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         from magnetar.pipeline.tables.frames import evolve
 
         evolve(table, self._table_schema)
-        table.adopt(done.attempts, done.files, done.ranges, done.topics)
+        table.adopt(done.attempts, done.files, done.ranges, done.topics, done.marks)
 
 
 class FilesWriter(_TableWriter):
@@ -163,13 +165,16 @@ def together(written: Sequence[WrittenFiles]) -> WrittenFiles:
         low, high = spans.get(each[:2], each[2:])
         spans[each[:2]] = min(low, each.low), max(high, each.high)
     topics: dict[str, str] = {}
+    marks: Marks = {}
     for one in written:
         topics |= one.topics
+        marks |= one.marks
     return WrittenFiles(
         tuple(name for one in written for name in one.attempts),
         tuple(file for one in written for file in one.files),
         tuple(OffsetRange(*which, *span) for which, span in sorted(spans.items())),
         topics,
+        marks,
     )
 
 

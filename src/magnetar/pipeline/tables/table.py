@@ -23,9 +23,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from magnetar.pipeline.history import Marks, RecordMark
 from magnetar.pipeline.options import Offsets, TopicPartition
 from magnetar.pipeline.tables.directory import TableDirectory
 from magnetar.pipeline.tables.errors import TableConflict, TopicReplaced
+from magnetar.pipeline.tables.evolution import Widens, widens_numbers
 from magnetar.pipeline.tables.files import DataFile, Layout, attempt_of, new_attempt
 from magnetar.pipeline.tables.lock import writer_lock
 from magnetar.pipeline.tables.ranges import OffsetRange
@@ -39,6 +41,9 @@ _STALE_S = 24 * 3600.0
 Step = Callable[[str], object]
 """Told before each step of a write: ``noted``, ``written``, ``committed``, ``done``."""
 
+KEEP_S = 7 * 86400.0
+"""How long, in seconds, commits and files that are out of use are kept by default."""
+
 
 @dataclass(frozen=True, slots=True)
 class TableCommit:
@@ -50,6 +55,10 @@ class TableCommit:
     remove: Sequence[DataFile] = ()
     ranges: Sequence[OffsetRange] = ()
     topics: Mapping[str, str] = field(default_factory=dict)
+    marks: Mapping[TopicPartition, RecordMark] = field(default_factory=dict)
+    """The last records of the ranges, where they are known."""
+    rewound: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Partitions whose position goes back, and to which offset: their topic was restored to an earlier state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +91,8 @@ class Table(ABC):
     """One table, as it was when it was opened or refreshed last."""
 
     format: str
+    widens: Widens = staticmethod(widens_numbers)
+    """What a column's type may become in this format."""
 
     def __init__(self, place: TableDirectory, data: TableDirectory, layout: Layout) -> None:
         self.place = place
@@ -117,6 +128,10 @@ class Table(ABC):
         """Return the next offset that the table needs of each partition."""
 
     @abstractmethod
+    def marks(self) -> Marks:
+        """Return the marks of the last records that were read, of the partitions that have one."""
+
+    @abstractmethod
     def files(self) -> list[DataFile]:
         """Return the files that are in the table."""
 
@@ -125,11 +140,14 @@ class Table(ABC):
         """Return the commits that are still known, the newest first."""
 
     @abstractmethod
-    def add_columns(self, schema: pa.Schema) -> None:
-        """Add columns, null in all rows that there are; raise `TableConflict` if there is a later commit."""
+    def set_columns(self, schema: pa.Schema) -> None:
+        """Have these columns: those that are there, perhaps wider or with more fields, and new ones behind them.
+
+        Rows stay as they are, null where they have nothing. Raises `TableConflict` if there is a later commit.
+        """
 
     @abstractmethod
-    def _commit(self, commit: TableCommit, position: Offsets) -> None:
+    def _commit(self, commit: TableCommit, position: Offsets, marks: Marks) -> None:
         """Make one commit on top of the version that was looked at; raise `TableConflict` if there is a later one."""
 
     @abstractmethod
@@ -194,9 +212,23 @@ class Table(ABC):
         self.check_topics(commit.topics)
         if _note(commit.attempt) not in self.place.child(NOTES).names():
             raise lost_race(self, "its files were taken for those of a dead writer, and deleted")
-        position = advance(self.position(), commit.ranges)
-        self._commit(commit, position)
+        position = advance({**self.position(), **commit.rewound}, commit.ranges)
+        self._commit(commit, position, self._marks_behind(commit))
         self.refresh()
+
+    def _marks_behind(self, commit: TableCommit) -> Marks:
+        """Return the marks after a commit: one of a record that the table is no longer behind of goes."""
+        kept = {
+            which: mark
+            for which, mark in self.marks().items()
+            if mark.offset < commit.rewound.get(which, mark.offset + 1)
+        }
+        return {**kept, **commit.marks}
+
+    def rewind(self, to: Mapping[TopicPartition, int], topics: Mapping[str, str]) -> None:
+        """Have the table go on at earlier offsets; its rows stay. The caller holds the writer's lock."""
+        with self.attempt() as attempt:
+            self.commit(TableCommit("rewind", attempt, topics=topics, rewound=to))
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -227,12 +259,13 @@ class Table(ABC):
         written: Callable[[str], Iterable[DataFile]],
         ranges: Sequence[OffsetRange],
         topics: Mapping[str, str],
+        marks: Mapping[TopicPartition, RecordMark] | None = None,
     ) -> list[DataFile]:
         """Have ``written`` write files for an attempt, and commit them together with their offset ranges."""
         with self.attempt() as attempt:
             files = list(written(attempt))
             self.on_step("written")
-            self.commit(TableCommit("append", attempt, add=files, ranges=ranges, topics=topics))
+            self.commit(TableCommit("append", attempt, files, (), ranges, topics, marks or {}))
             self.on_step("committed")
         self.on_step("done")
         return files
@@ -243,6 +276,7 @@ class Table(ABC):
         files: Sequence[DataFile],
         ranges: Sequence[OffsetRange],
         topics: Mapping[str, str],
+        marks: Mapping[TopicPartition, RecordMark] | None = None,
     ) -> bool:
         """Commit files that tasks wrote for attempts of their own (`note_attempt`); False if they were there before.
 
@@ -255,7 +289,7 @@ class Table(ABC):
             return False
         self.check_attempts(attempts)
         with self.attempt() as attempt:
-            self.commit(TableCommit("append", attempt, add=files, ranges=ranges, topics=topics))
+            self.commit(TableCommit("append", attempt, files, (), ranges, topics, marks or {}))
             self.on_step("committed")
         self._forget(attempts)
         self.on_step("done")

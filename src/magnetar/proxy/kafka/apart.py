@@ -3,7 +3,7 @@
 A hundred thousand rows take a tenth of a second to be read, as much to be cut by their leaders, to be joined, to be
 written down and even to be let go of. Each of these is a plain function of messages here. With a handful of rows it is
 called as it is; with more, the event loop goes on meanwhile. What others may change at the same time stays on the loop
-and is gone through with `magnetar.kafka.pace`.
+and is gone through with `magnetar.serving.pace`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from magnetar.broker.collector import uncollected
-from magnetar.kafka.pace import let_go
+from magnetar.base.collector import uncollected
+from magnetar.serving.pace import let_go
 
 _MANY_BYTES = 16 << 10
 T = TypeVar("T")

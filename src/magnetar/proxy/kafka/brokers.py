@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.slices import batched
+from magnetar.base.slices import batched
 from magnetar.client.errors import BrokerUnreachable, ClientError, NoConnection
 from magnetar.client.forwarding import ForwardingConnection, answer_to
 from magnetar.client.security import ClientSecurity, Login
 from magnetar.client.settings import ClientSettings
-from magnetar.kafka.pace import paced
 from magnetar.proxy.kafka.apart import Apart, may_have_many_rows
 from magnetar.proxy.kafka.request import framed, read_answer
 from magnetar.proxy.kafka.routes import Address, Routes, TopicKey
+from magnetar.serving.pace import paced
 from magnetar.wire.kafka.header import RequestHeader
 from magnetar.wire.kafka.messages.find_coordinator_request import FindCoordinatorRequest
 from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic

@@ -1,8 +1,8 @@
 """One client of the proxy: its requests in, the brokers' answers out, in the order in which it asked.
 
-What may be begun when is `magnetar.kafka.serving`'s, as on a broker: requests of Produce overlap, any other begins when
-all before it are answered. Each client has connections of its own to the brokers that it needs, so what one waits for
-holds up nobody else, and what a producer sends keeps its order.
+What may be begun when is `magnetar.serving.serving`'s, as on a broker: requests of Produce overlap, any other begins
+when all before it are answered. Each client has connections of its own to the brokers that it needs, so what one
+waits for holds up nobody else, and what a producer sends keeps its order.
 
 A request is passed on as it came wherever one broker has all that it names, but for its correlation id. Where several
 have it, it is cut, and their answers are joined (`Relay`).
@@ -17,10 +17,18 @@ from contextlib import AbstractContextManager, nullcontext
 from time import perf_counter
 from typing import Any
 
-from magnetar.broker.memory import Account
 from magnetar.client.errors import ClientError
+from magnetar.kafka.giving_up import GivingUp
 from magnetar.kafka.handlers import ROUTE_BY_KEY
-from magnetar.kafka.serving import (
+from magnetar.proxy.kafka.login import ProxyLogin
+from magnetar.proxy.kafka.passed import versions_of
+from magnetar.proxy.kafka.producing import BatchRelay, with_few_rows
+from magnetar.proxy.kafka.relay import Relay
+from magnetar.proxy.kafka.request import ProxiedRequest
+from magnetar.proxy.kafka.upstreams import Upstreams
+from magnetar.records.compression import Buffer
+from magnetar.serving.memory import Account
+from magnetar.serving.serving import (
     ENDED,
     IDLE,
     SERVING,
@@ -29,17 +37,11 @@ from magnetar.kafka.serving import (
     KafkaServing,
     KafkaServingState,
 )
-from magnetar.proxy.kafka.apis import versions_of
-from magnetar.proxy.kafka.login import ProxyLogin
-from magnetar.proxy.kafka.producing import BatchRelay, with_few_rows
-from magnetar.proxy.kafka.relay import Relay
-from magnetar.proxy.kafka.request import ProxiedRequest
-from magnetar.proxy.kafka.upstreams import Upstreams
-from magnetar.records.compression import Buffer
 from magnetar.wire.kafka.frames import KafkaFrameReader
 from magnetar.wire.kafka.header import RequestHeader, decode_request_header, encode_response_header
 from magnetar.wire.kafka.malformed import WireError
 from magnetar.wire.kafka.messages import ApiKey
+from magnetar.wire.kafka.messages.api_versions_request import ApiVersionsRequest
 from magnetar.wire.kafka.messages.api_versions_response import ApiVersion, ApiVersionsResponse
 
 PRODUCE, API_VERSIONS = ApiKey.PRODUCE, ApiKey.API_VERSIONS
@@ -48,7 +50,9 @@ _ROWS_COST = 12
 """So many times what it took on the wire a request takes while its rows are looked at; most of Produce have few."""
 APART_BYTES = 64 << 10
 _UNSUPPORTED_VERSION = 35
+_NOTHING = -1
 _log = logging.getLogger("magnetar.proxy")
+_giving_up = GivingUp(_log)
 
 
 class _NoGate:
@@ -87,7 +91,10 @@ class ProxiedClient:
     ) -> None:
         """``login`` is None where nobody needs to say who it is; ``allow_bytes`` are its requests to be at most."""
         self.peer = peer
+        self._asked_last = _NOTHING
         self.client_id = ""
+        self.software = ("", "")
+        """The name and version that the client gives itself in ApiVersions (KIP-511)."""
         self.upstreams = upstreams
         self.account = account
         self._login = login
@@ -158,6 +165,12 @@ class ProxiedClient:
         """Stop waiting for anything; what brokers were asked to do, they do."""
         if self.has_ended:
             return
+        if self._is_gone and self._asked_last != _NOTHING:
+            who = (self.peer, *self.software)
+            if self._asked_last == API_VERSIONS:
+                _giving_up.gave_up(who, self.client_id)
+            else:
+                _giving_up.went_further(who)
         for request in self._serving.end():
             self._let_go(request)
         for task in self._tasks:
@@ -206,6 +219,7 @@ class ProxiedClient:
 
     def _begin(self, frame: memoryview) -> KafkaServingState:
         header, body = decode_request_header(frame)
+        self._asked_last = header.api_key
         if header.api_version not in versions_of(header.api_key):
             self._unsupported(header)
             return SERVING
@@ -217,6 +231,9 @@ class ProxiedClient:
         if self._is_gone and ROUTE_BY_KEY[header.api_key].asks:
             return SERVING
         self.client_id = header.client_id or ""
+        if header.api_key == API_VERSIONS:
+            named = ApiVersionsRequest.decode(body, header.api_version)
+            self.software = (named.client_software_name, named.client_software_version)
         size = len(frame)
         produce = with_few_rows(header, body) if header.api_key == PRODUCE else None
         if produce is None:
@@ -245,12 +262,14 @@ class ProxiedClient:
 
     async def _run(self, request: ProxiedRequest, frame: memoryview, body: memoryview) -> None:
         header = request.header
-        if self._login is not None and header.api_key in _BEFORE_LOGIN:
-            answer = await self._login.answer(header, frame, body)
+        login = self._login
+        asks_anew = login is not None and login.is_done and header.api_key == API_VERSIONS
+        if login is not None and header.api_key in _BEFORE_LOGIN and not asks_anew:
+            answer = await login.answer(header, frame, body)
             self._answered(request, answer)
-            if self._login.failure is not None:
-                self.refuse(self._login.failure)
-            elif self._login.is_done:
+            if login.failure is not None:
+                self.refuse(login.failure)
+            elif login.is_done:
                 self._frames.allow(self._allow_bytes)
                 self.account.login()
             return

@@ -13,20 +13,20 @@ from dataclasses import dataclass, field
 from struct import Struct
 from typing import Any
 
-from magnetar.broker.memory import Account
 from magnetar.client.errors import ClientError
 from magnetar.client.forwarding import ForwardingConnection, answer_to
-from magnetar.kafka.fetch_sessions import (
+from magnetar.proxy.kafka.apart import Apart
+from magnetar.proxy.kafka.request import framed, read_answer
+from magnetar.proxy.kafka.routes import Routes, TopicKey
+from magnetar.serving.fetch_sessions import (
     INVALID_SESSION,
     FetchedPartition,
     FetchSession,
     FetchSessions,
     asks_of,
 )
-from magnetar.kafka.pace import MANY_ROWS, paced
-from magnetar.proxy.kafka.apart import Apart
-from magnetar.proxy.kafka.request import framed, read_answer
-from magnetar.proxy.kafka.routes import Routes, TopicKey
+from magnetar.serving.memory import Account
+from magnetar.serving.pace import MANY_ROWS, paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.header import RequestHeader
 from magnetar.wire.kafka.messages.fetch_request import FetchRequest, FetchTopic

@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.auth.scram import MECHANISMS as SCRAM
-from magnetar.broker.auth.scram import ScramExchange, ScramRefused
+from magnetar.auth.scram import MECHANISMS as SCRAM
+from magnetar.auth.scram import ScramExchange, ScramRefused
 from magnetar.client.forwarding import ForwardingConnection, answer_to
 from magnetar.proxy.kafka.brokers import Brokers
 from magnetar.proxy.kafka.delegated import GONE, LoginEnded, are_made_by
-from magnetar.proxy.kafka.relay import api_versions_told
+from magnetar.proxy.kafka.listing import listed
 from magnetar.proxy.kafka.request import as_it_came, written
 from magnetar.proxy.kafka.routes import Address
 from magnetar.records.compression import Buffer
@@ -92,7 +92,7 @@ class ProxyLogin:
     async def answer(self, header: RequestHeader, frame: memoryview, body: memoryview) -> Sequence[Buffer]:
         """Return what a broker answers to ApiVersions, SaslHandshake or SaslAuthenticate."""
         if header.api_key == ApiKey.API_VERSIONS:
-            return api_versions_told(header, await self._asked(frame))
+            return listed(header, await self._asked(frame))
         if header.api_key == ApiKey.SASL_HANDSHAKE:
             return await self._handshake(header, frame, body)
         try:

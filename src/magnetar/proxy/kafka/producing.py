@@ -18,10 +18,9 @@ from typing import Any, NamedTuple
 
 from magnetar.client.errors import ClientError
 from magnetar.client.forwarding import ForwardingConnection
-from magnetar.kafka.eager import Eager
-from magnetar.kafka.pace import MANY_ROWS, paced
+from magnetar.kafka.handlers import ROUTE_BY_KEY
+from magnetar.kafka.rows import PartitionRows
 from magnetar.proxy.kafka.apart import Apart
-from magnetar.proxy.kafka.apis import APIS, PartitionRows
 from magnetar.proxy.kafka.awaited_batches import AwaitedBatches
 from magnetar.proxy.kafka.fetching import MOVED
 from magnetar.proxy.kafka.relay import Relay
@@ -37,6 +36,8 @@ from magnetar.proxy.kafka.spreading import (
     unknown_topics,
 )
 from magnetar.records.compression import Buffer
+from magnetar.serving.eager import Eager
+from magnetar.serving.pace import MANY_ROWS, paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.header import RequestHeader, decode_response_header
 from magnetar.wire.kafka.malformed import TooManyElements
@@ -51,7 +52,7 @@ from magnetar.wire.kafka.primitives import MAX_REQUEST_ELEMENTS
 
 _MORE_S = 300.0
 """Of what a producer may say that a broker may take; more it does not get."""
-_ASKED, _ANSWERED = APIS[ApiKey.PRODUCE].asked, APIS[ApiKey.PRODUCE].answered
+_ASKED, _ANSWERED = ROUTE_BY_KEY[ApiKey.PRODUCE].asked, ROUTE_BY_KEY[ApiKey.PRODUCE].answered
 _PLAIN = Apart()
 """Of all requests with few rows: nothing of them is done apart."""
 _NOBODY = -1

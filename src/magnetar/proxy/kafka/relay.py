@@ -11,18 +11,17 @@ from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from magnetar.broker.memory import Account
 from magnetar.client.errors import BrokerUnreachable, ClientError, NoConnection
 from magnetar.client.forwarding import ForwardingConnection, answer_to
-from magnetar.kafka.fetch_sessions import FetchSessions
 from magnetar.kafka.handlers import ROUTE_BY_KEY
-from magnetar.kafka.pace import MANY_ROWS, paced
+from magnetar.kafka.route import Route
+from magnetar.kafka.rows import KeyRows, PartitionRows, Way
 from magnetar.proxy.figures import RelayFigures
 from magnetar.proxy.kafka.apart import Apart, may_have_many_rows
-from magnetar.proxy.kafka.apis import APIS, Api, KeyRows, PartitionRows, Way, versions_of
 from magnetar.proxy.kafka.brokers import NoCoordinator
 from magnetar.proxy.kafka.delegated import GONE, LoginEnded
 from magnetar.proxy.kafka.fetching import MOVED, Fetching, within_bounds, without_leader
+from magnetar.proxy.kafka.listing import listed, node_asked_for, of_any_node
 from magnetar.proxy.kafka.request import ProxiedRequest, as_it_came, framed, read_answer, written
 from magnetar.proxy.kafka.rewriting import OF_BROKERS, REWRITTEN, Place, leaders
 from magnetar.proxy.kafka.routes import Routes, TopicKey
@@ -40,9 +39,13 @@ from magnetar.proxy.kafka.spreading import (
 )
 from magnetar.proxy.kafka.upstreams import Upstreams
 from magnetar.records.compression import Buffer
+from magnetar.serving.fetch_sessions import FetchSessions
+from magnetar.serving.memory import Account
+from magnetar.serving.pace import MANY_ROWS, paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.header import RequestHeader, decode_response_header
-from magnetar.wire.kafka.messages import ApiKey, request_class, response_class
+from magnetar.wire.kafka.messages import ApiKey, request_class
+from magnetar.wire.kafka.messages.api_versions_response import ApiVersionsResponse
 from magnetar.wire.kafka.messages.fetch_request import FetchRequest
 from magnetar.wire.kafka.messages.fetch_response import FetchResponse
 from magnetar.wire.kafka.primitives import MAX_REQUEST_ELEMENTS
@@ -145,7 +148,7 @@ class Relay:
             return False
         owner: int | None = None
         routes = self.routes
-        for topic, index in partitions_of(_partition_rows(APIS[ApiKey.FETCH].asked), fetch):
+        for topic, index in partitions_of(_partition_rows(ROUTE_BY_KEY[ApiKey.FETCH].asked), fetch):
             leader = routes.leader(topic, index)
             if leader is None or owner not in (None, leader):
                 return False
@@ -171,7 +174,7 @@ class Relay:
         header = request.header
         if frame is None:
             self.figures.broken += 1
-            for topic, _ in partitions_of(_partition_rows(APIS[ApiKey.FETCH].asked), fetch):
+            for topic, _ in partitions_of(_partition_rows(ROUTE_BY_KEY[ApiKey.FETCH].asked), fetch):
                 self.routes.forget(topic)
             answered(request, written(header, without_leader(fetch)))
             return
@@ -183,7 +186,7 @@ class Relay:
                 for row in told.partitions:
                     if row.error_code in MOVED:
                         has_moved = True
-                        key = topic_key(_partition_rows(APIS[ApiKey.FETCH].answered), told)
+                        key = topic_key(_partition_rows(ROUTE_BY_KEY[ApiKey.FETCH].answered), told)
                         self.moved(key, row, answer.node_endpoints)
             if has_moved:
                 leaders(answer, self.place)
@@ -203,9 +206,9 @@ class Relay:
     async def _answer(
         self, apart: Apart, header: RequestHeader, frame: memoryview, body: memoryview
     ) -> Sequence[Buffer]:
-        api = APIS[header.api_key]
+        api = ROUTE_BY_KEY[header.api_key]
         if header.api_key == ApiKey.API_VERSIONS:
-            return await self._api_versions(header, frame)
+            return await self._api_versions(header, frame, body)
         if header.api_key == ApiKey.FETCH:
             request = await _decoded(apart, header, body)
             many = may_have_many_rows(len(body))
@@ -297,7 +300,7 @@ class Relay:
         choose: Callable[[bool], Awaitable[int | None]],
     ) -> Sequence[Buffer]:
         """Pass a request on to one broker; once more if that is not there, or not the right one."""
-        api = APIS[header.api_key]
+        api = ROUTE_BY_KEY[header.api_key]
         looks = header.api_key in REWRITTEN or api.way is not Way.ANY
         for again in (False, True):
             found = await self._try(header, frame, await choose(again), may_fail=not again)
@@ -339,7 +342,7 @@ class Relay:
     # -- rows
 
     async def _by_rows(
-        self, apart: Apart, header: RequestHeader, frame: memoryview, request: Any, api: Api
+        self, apart: Apart, header: RequestHeader, frame: memoryview, request: Any, api: Route
     ) -> Sequence[Buffer]:
         """Ask each broker for its rows; once more for all of them if some were not its own and that does no harm."""
         many = may_have_many_rows(len(frame))
@@ -371,7 +374,7 @@ class Relay:
         raise AssertionError
 
     async def _cut(
-        self, apart: Apart, many: bool, request: Any, api: Api, *, again: bool
+        self, apart: Apart, many: bool, request: Any, api: Route, *, again: bool
     ) -> dict[int | None, Any]:
         routes = self.routes
         if isinstance(api.asked, PartitionRows):
@@ -392,7 +395,7 @@ class Relay:
         return await apart.do(many, cut_keys, asked, request, owners.__getitem__) or {None: request}
 
     async def _every(
-        self, apart: Apart, header: RequestHeader, frame: memoryview, api: Api
+        self, apart: Apart, header: RequestHeader, frame: memoryview, api: Route
     ) -> Sequence[Buffer]:
         await self.upstreams.brokers.find_nodes()
         found = await asyncio.gather(
@@ -406,9 +409,18 @@ class Relay:
 
     # -- answers
 
-    async def _api_versions(self, header: RequestHeader, frame: memoryview) -> Sequence[Buffer]:
+    async def _api_versions(
+        self, header: RequestHeader, frame: memoryview, body: memoryview
+    ) -> Sequence[Buffer]:
+        wanted = node_asked_for(header, body)
+        if wanted is not None:
+            if not self.routes.cluster_id:
+                await self.upstreams.brokers.find_nodes()
+            if (wanted.cluster_id, wanted.node_id) != (self.routes.cluster_id, self.place.node_id):
+                return written(header, ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED))
+            frame = of_any_node(header, wanted)
         connection = await self.upstreams.reach(None)
-        return api_versions_told(header, await self._asked(connection, frame, header))
+        return listed(header, await self._asked(connection, frame, header))
 
     async def _retold(
         self, apart: Apart, header: RequestHeader, found: memoryview, answer: Any
@@ -456,21 +468,6 @@ def _rename(resources: Iterable[Any], before: str, after: str) -> None:
     for row in resources:
         if row.resource_type in OF_BROKERS and row.resource_name == before:
             row.resource_name = after
-
-
-def api_versions_told(header: RequestHeader, frame: memoryview) -> Sequence[Buffer]:
-    """Return a broker's ApiVersions with those that pass through the proxy."""
-    _, body = decode_response_header(frame, header.api_key, header.api_version)
-    answer: Any = response_class(ApiKey.API_VERSIONS).decode(body, header.api_version)
-    kept = []
-    for each in answer.api_keys:
-        ours = versions_of(each.api_key)
-        if ours and each.min_version <= ours[-1] and each.max_version >= ours[0]:
-            each.min_version = max(each.min_version, ours[0])
-            each.max_version = min(each.max_version, ours[-1])
-            kept.append(each)
-    answer.api_keys = kept
-    return written(header, answer)
 
 
 _ELSEWHERE = frozenset(

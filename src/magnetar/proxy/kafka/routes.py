@@ -27,6 +27,8 @@ class Routes:
     def __init__(self) -> None:
         self.nodes: dict[int, Address] = {}
         self.controller = _NOBODY
+        self.cluster_id = ""
+        """Empty until a broker has told of it."""
         self.changes = 0
         """Grows when something was learned, so that who saw it stale can tell whether others have asked since."""
         self.moves = 0
@@ -60,6 +62,7 @@ class Routes:
         self._learn_nodes((each.node_id, each.host, each.port) for each in answer.brokers)
         if answer.controller_id >= 0:  # Metadata 0 does not tell
             self.controller = answer.controller_id
+        self.cluster_id = answer.cluster_id or self.cluster_id
         for topic in answer.topics:
             self.learn_topic(topic)
         self.changes += 1

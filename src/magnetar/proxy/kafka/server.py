@@ -7,16 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
-from magnetar.broker.connections import Connections
-from magnetar.broker.idle_poll import IdlePoll
-from magnetar.broker.listeners import Listener
-from magnetar.broker.memory import MIN_BYTES, Account, MemoryBudget
-from magnetar.broker.settings import Settings
-from magnetar.broker.writing import write_parts
 from magnetar.client.forwarding import ForwardingConnection
 from magnetar.client.security import ClientSecurity
-from magnetar.kafka.fetch_sessions import ROW_BYTES, FetchSessions
-from magnetar.kafka.reading import Reading, ReadingState
 from magnetar.kafka.settings import KafkaSettings
 from magnetar.kafka.shares.sessions import ShareSessions
 from magnetar.proxy.figures import RelayFigures
@@ -31,12 +23,27 @@ from magnetar.proxy.kafka.sharing import Sharings
 from magnetar.proxy.kafka.upstreams import Upstreams
 from magnetar.proxy.settings import ProxySettings
 from magnetar.records.compression import Buffer
+from magnetar.serving.connections import Connections
+from magnetar.serving.fetch_sessions import ROW_BYTES, FetchSessions
+from magnetar.serving.idle_poll import IdlePoll
+from magnetar.serving.listeners import Listener
+from magnetar.serving.memory import MIN_BYTES, Account, MemoryBudget
+from magnetar.serving.reading import Reading, ReadingState
+from magnetar.serving.unread import (
+    DECRYPTED_BYTES,
+    LOOK_S,
+    LOOK_SHORT_S,
+    Unread,
+    descriptor_of,
+    end_if_stuck,
+    look_at_unread,
+)
+from magnetar.serving.writing import write_parts
+from magnetar.settings.settings import Settings
 from magnetar.wire.kafka.frames import KafkaFrameReader, scratch_buffer
 
 _WRITE_HIGH_BYTES = 64 << 10
 _SESSIONS_PART = 4
-_LOOK_S = 1.0
-_STUCK_S = 30.0
 _MAX_SHARE_SESSIONS = 10_000
 
 
@@ -86,29 +93,36 @@ class KafkaProxy:
         )
         self.idle_poll = IdlePoll(settings.connections.idle_poll_time_us / 1e6)
         self._timer: asyncio.TimerHandle | None = None
+        self._looks_at = 0.0
 
     def start(self) -> None:
         """Begin to look for brokers and clients that do not go on."""
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(_LOOK_S, self._look_around)
+        self._timer = loop.call_later(LOOK_S, self._look_around)
 
     def _look_around(self) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
+        look_at_unread(self.memory, list(self.clients), now)
+        if now >= self._looks_at:
+            self._looks_at = now + LOOK_S
+            self._look_at_all(now)
+        self._timer = loop.call_later(LOOK_SHORT_S if self.memory.is_short else LOOK_S, self._look_around)
+
+    def _look_at_all(self, now: float) -> None:
         longest = self.settings.connections.connections_max_idle_ms / 1000
         for each in list(self.clients):
             each.client.upstreams.look(now)
             if longest > 0 and now - each.last_heard > longest:
                 each.give_up("it was idle for too long")
-            elif self.memory.is_short and each.is_stuck(now - _STUCK_S):
-                each.give_up("others wait for the memory that it holds, and it does not go on")
+            else:
+                end_if_stuck(self.memory, each, now)
         for name, brokers in list(self._named.items()):
             brokers.look(now)
             if not brokers.clients and not brokers.is_used:
                 brokers.close()
                 del self._named[name]
         self.brokers.look(now)
-        self._timer = loop.call_later(_LOOK_S, self._look_around)
 
     def named(self, mechanism: str, said: Sequence[bytes]) -> Brokers:
         """Return the brokers as who has said this sees them: one for all who say the same."""
@@ -177,13 +191,16 @@ class ProxiedSocket(asyncio.BufferedProtocol):
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         settings = proxy.settings.of(KafkaSettings)
-        self.frames = KafkaFrameReader(settings.sasl_server_max_receive_size, proxy.scratch)
+        self.frames = KafkaFrameReader(
+            settings.sasl_server_max_receive_size, proxy.scratch, proxy.memory.lending
+        )
         self._transport: Any = None
         self._is_lost = False
         self._is_full = False
         self._unsent = 0
         self._went_on_at = self.last_heard = 0.0
         self._peer = ""
+        self._descriptor = -1
         self._reading: Reading
         self.account: Account
         self.client: ProxiedClient
@@ -192,8 +209,11 @@ class ProxiedSocket(asyncio.BufferedProtocol):
         self._transport = transport
         peer = transport.get_extra_info("peername")
         self._peer = str(peer[0]) if isinstance(peer, tuple) else "local"
+        self._descriptor = descriptor_of(transport)
         proxy = self._proxy
-        self.account = proxy.memory.account(self._resumed, known=not self._listener.sasl)
+        self.account = proxy.memory.account(
+            self._resumed, known=not self._listener.sasl, missing=lambda: self.frames.missing_bytes
+        )
         queued = proxy.settings.of(KafkaSettings).queued_max_requests
         self._reading = Reading(queued, self.account.may_take_more, self._switch)
         self.client = proxy.client(self, self._listener, self._peer, self._reading)
@@ -253,6 +273,19 @@ class ProxiedSocket(asyncio.BufferedProtocol):
         self._is_full = False
         self._count_unsent()
         self.client.resume()
+
+    @property
+    def unread_descriptor(self) -> int:
+        return -1 if self._is_lost or self._reading.state is ReadingState.READING else self._descriptor
+
+    def left(self, socket: Unread) -> None:
+        """The client has gone; what it had sent whole is still to be read, unless its end took that along."""
+        comes = socket.nbytes + (DECRYPTED_BYTES if self._listener.tls else 0)
+        if socket.is_reset or self.frames.missing_bytes > comes:
+            self._transport.abort()
+
+    def waits_since(self, since: float) -> bool:
+        return self._reading.state is ReadingState.SHORT and self._went_on_at < since
 
     def is_stuck(self, since: float) -> bool:
         """Whether it holds much, and for so long it is the client that does not go on."""

@@ -16,11 +16,9 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from magnetar.broker.memory import Account
 from magnetar.client.errors import ClientError
 from magnetar.client.forwarding import ForwardingConnection, answer_to
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
-from magnetar.kafka.pace import MANY_ROWS, paced
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.shares.sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -36,6 +34,8 @@ from magnetar.proxy.kafka.apart import Apart
 from magnetar.proxy.kafka.fetching import MOST_BYTES, MOVED
 from magnetar.proxy.kafka.request import framed, read_answer
 from magnetar.proxy.kafka.routes import Routes, TopicKey
+from magnetar.serving.memory import Account
+from magnetar.serving.pace import MANY_ROWS, paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.header import RequestHeader
 from magnetar.wire.kafka.messages import share_acknowledge_request as acknowledging

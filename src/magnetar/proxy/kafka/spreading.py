@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Hashable, Iterable, Iterator, S
 from copy import copy
 from typing import Any, TypeVar
 
-from magnetar.proxy.kafka.apis import KeyRows, PartitionRows
+from magnetar.kafka.rows import KeyRows, PartitionRows
 from magnetar.proxy.kafka.routes import TopicKey
 from magnetar.wire.kafka.primitives import ZERO_UUID
 

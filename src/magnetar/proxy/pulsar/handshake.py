@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from magnetar import __version__
 from magnetar.wire.pulsar.encode import frame
-from magnetar.wire.pulsar.frames import BadFrame, CommandFrame, read_frame
+from magnetar.wire.pulsar.frames import BadFrame, CommandFrame, PulsarFrameReader, read_frame
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, CommandLookupTopicResponse, ServerError
 
 SIZE_BYTES = 4
+_LEAST_BYTES = PulsarFrameReader.least_bytes
 LONGEST_CONNECT_BYTES = 32 << 10
 """As brokers have it: it holds a token at most."""
 _TYPE_AT = 8 + 1
@@ -40,6 +41,40 @@ def parse_target(text: str) -> BrokerPlace:
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) <= 0xFFFF:
         raise ValueError(f"{text[:200]!r} is no HOST:PORT")
     return BrokerPlace(host, int(port))
+
+
+class FrameEnds:
+    """Follows where frames end in bytes that only pass."""
+
+    __slots__ = ("_head", "_left")
+
+    def __init__(self) -> None:
+        self._left = 0  # of the frame that is passing
+        self._head = b""  # a part of its size
+
+    @property
+    def missing_bytes(self) -> int:
+        """How many bytes must still come before the frame that is passing can be whole; 0 between frames."""
+        return self._left or (SIZE_BYTES - len(self._head) if self._head else 0)
+
+    def passed(self, data: bytes) -> None:
+        """Count bytes that passed."""
+        count = len(data)
+        if count <= self._left:
+            self._left -= count
+            return
+        at = self._left
+        if self._head:
+            data = self._head + data
+        end = len(data)
+        while end - at >= SIZE_BYTES:
+            size = int.from_bytes(data[at : at + SIZE_BYTES], "big")
+            if size < _LEAST_BYTES:
+                at = end  # the broker ends it
+                break
+            at += SIZE_BYTES + size
+        self._head = data[at:] if at < end else b""
+        self._left = max(at - end, 0)
 
 
 def whole_size(data: bytes | bytearray) -> int | None:

@@ -19,14 +19,11 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import cast
 
-from magnetar.broker.connections import Connections
-from magnetar.broker.listeners import Listener
-from magnetar.broker.memory import Account, MemoryBudget
-from magnetar.broker.settings import Settings
 from magnetar.proxy.figures import PassingFigures
 from magnetar.proxy.pulsar.handshake import (
     SIZE_BYTES,
     BrokerPlace,
+    FrameEnds,
     is_allowed,
     is_lookup_response,
     parse_target,
@@ -38,9 +35,24 @@ from magnetar.proxy.pulsar.handshake import (
 )
 from magnetar.proxy.settings import ProxySettings
 from magnetar.pulsar.settings import PulsarSettings
+from magnetar.serving.connections import Connections
+from magnetar.serving.listeners import Listener
+from magnetar.serving.memory import MIN_BYTES, Account, MemoryBudget
+from magnetar.serving.unread import (
+    DECRYPTED_BYTES,
+    LOOK_S,
+    LOOK_SHORT_S,
+    Unread,
+    descriptor_of,
+    end_if_stuck,
+    look_at_unread,
+)
+from magnetar.settings.settings import Settings
 from magnetar.wire.pulsar.frames import FRAME_PADDING_BYTES, BadFrame
 from magnetar.wire.pulsar.pulsar_pb2 import ServerError
 
+_LAST_WORDS_S = 5.0
+"""For what is on its way to a client or a broker when its connection ends."""
 _WRITE_HIGH_BYTES = 256 << 10
 _MAX_TOLD = 10_000
 _log = logging.getLogger("magnetar.proxy")
@@ -82,6 +94,25 @@ class PulsarProxy:
         self._named: OrderedDict[BrokerPlace, None] = OrderedDict()
         """Brokers that answers to lookups named."""
         self._next = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begin to look for clients that hold others up."""
+        self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look_around)
+
+    def _look_around(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        look_at_unread(self.memory, list(self.clients), now)
+        if self.memory.is_short:
+            for each in list(self.clients):
+                end_if_stuck(self.memory, each, now)
+        self._timer = loop.call_later(LOOK_SHORT_S if self._clients_wait else LOOK_S, self._look_around)
+
+    @property
+    def _clients_wait(self) -> bool:
+        """Whether any waits for memory, of the proxy's or of its broker's."""
+        return self.memory.is_short or any(each.unread_descriptor >= 0 for each in self.clients)
 
     def names(self, target: BrokerPlace) -> None:
         """A broker of the cluster has named another one."""
@@ -124,10 +155,12 @@ class PulsarProxy:
 
     def connection(self, listener: Listener) -> PulsarClient:
         """Return what talks to one client."""
-        return PulsarClient(self)
+        return PulsarClient(self, is_tls=listener.context is not None)
 
     def close(self) -> None:
         """Let every client go."""
+        if self._timer is not None:
+            self._timer.cancel()
         for each in list(self.clients):
             each.end()
 
@@ -135,8 +168,9 @@ class PulsarProxy:
 class PulsarClient(asyncio.Protocol):
     """One client's socket."""
 
-    def __init__(self, proxy: PulsarProxy) -> None:
+    def __init__(self, proxy: PulsarProxy, *, is_tls: bool) -> None:
         self._proxy = proxy
+        self._decrypted = DECRYPTED_BYTES if is_tls else 0
         self._state = PassingState.FIRST
         self._transport: asyncio.Transport
         self._peer = ""
@@ -145,6 +179,10 @@ class PulsarClient(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle
         self._counted = 0
+        self._ends = FrameEnds()
+        self._descriptor = -1
+        self._reads = self._broker_takes = True
+        self._untaken_since: float | None = None
         self.account: Account
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -152,7 +190,8 @@ class PulsarClient(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
         peer = transport.get_extra_info("peername")
         self._peer = str(peer[0]) if isinstance(peer, tuple) else "local"
-        self.account = self._proxy.memory.account(lambda: None, known=True)
+        self._descriptor = descriptor_of(transport)
+        self.account = self._proxy.memory.account(self._look, known=True)
         self._proxy.clients.add(self)
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(self._proxy.first_within_s, self._first_is_late)
@@ -166,7 +205,11 @@ class PulsarClient(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._broker is not None and self._broker.transport is not None:
             self._proxy.figures.bytes_in += len(data)
+            self._ends.passed(data)
             self._broker.transport.write(data)
+            if self._broker.transport.get_write_buffer_size():
+                self.count()
+                self._look()
         elif self._state is PassingState.FIRST:
             self._first += data
             try:
@@ -225,23 +268,60 @@ class PulsarClient(asyncio.Protocol):
         self._proxy.figures.bytes_out += len(data)
         self._transport.write(data)
 
-    def read(self, wanted: bool) -> None:
-        """Go on or stop reading the client."""
-        if not self._transport.is_closing() and self._state is not PassingState.OPENING:
-            if wanted:
+    def broker_takes(self, takes: bool) -> None:
+        """The broker takes what it is sent, or does no longer."""
+        self._broker_takes = takes
+        self.count()
+        self._look()
+
+    def _look(self) -> None:
+        """Read both sides as far as the other one takes what comes, and there is room for it."""
+        if self._transport.is_closing() or self._broker is None:
+            return
+        has_room = self.account.may_take_more()
+        reads = self._broker_takes and has_room
+        if reads is not self._reads:
+            self._reads = reads
+            if reads:
                 self._transport.resume_reading()
             else:
                 self._transport.pause_reading()
+        self._broker.read(self._untaken_since is None and has_room)
+
+    @property
+    def unread_descriptor(self) -> int:
+        return -1 if self._reads else self._descriptor
+
+    def left(self, socket: Unread) -> None:
+        """The client has gone. What it had sent whole is passed on still, but half a message is of no use."""
+        if socket.is_reset or self._ends.missing_bytes > socket.nbytes + self._decrypted:
+            self._transport.abort()
+            if self._broker is not None:
+                self._broker.abort()
+
+    def is_stuck(self, since: float) -> bool:
+        """Whether it holds much, and for so long it does not take what its broker says."""
+        untaken = self._untaken_since is not None and self._untaken_since < since
+        return untaken and self.account.held_bytes > MIN_BYTES
+
+    def waits_since(self, since: float) -> bool:
+        """It is the broker that does not go on."""
+        return False
+
+    def give_up(self, why: str) -> None:
+        """End it whether or not the client takes what it was to be sent."""
+        self._refuse(why)
+        self._transport.abort()
 
     def pause_writing(self) -> None:
+        self._untaken_since = asyncio.get_running_loop().time()
         self.count()
-        if self._broker is not None:
-            self._broker.read(False)
+        self._look()
 
     def resume_writing(self) -> None:
+        self._untaken_since = None
         self.count()
-        if self._broker is not None:
-            self._broker.read(True)
+        self._look()
 
     def count(self) -> None:
         """Count what is kept for this client on both sides."""
@@ -260,6 +340,7 @@ class PulsarClient(asyncio.Protocol):
             self.end()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._descriptor = -1
         self._proxy.counted.left(self._peer)
         self._proxy.clients.discard(self)
         self.end()
@@ -273,7 +354,7 @@ class PulsarClient(asyncio.Protocol):
         self._timer.cancel()
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
-        self._transport.close()
+        _close(self._transport)
         if self._broker is not None:
             self._broker.end()
 
@@ -344,12 +425,10 @@ class BrokerSide(asyncio.Protocol):
                 self.transport.pause_reading()
 
     def pause_writing(self) -> None:
-        self._client.count()
-        self._client.read(False)
+        self._client.broker_takes(False)
 
     def resume_writing(self) -> None:
-        self._client.count()
-        self._client.read(True)
+        self._client.broker_takes(True)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._client.end()
@@ -357,4 +436,16 @@ class BrokerSide(asyncio.Protocol):
     def end(self) -> None:
         """Close it, once what was written has gone out."""
         if self.transport is not None:
-            self.transport.close()
+            _close(self.transport)
+
+    def abort(self) -> None:
+        """Close it, and forget what has not gone out."""
+        if self.transport is not None:
+            self.transport.abort()
+
+
+def _close(transport: asyncio.Transport) -> None:
+    """Close a socket once what was written has gone out; one that takes nothing of it is not waited for any longer."""
+    transport.close()
+    if transport.get_write_buffer_size():
+        asyncio.get_running_loop().call_later(_LAST_WORDS_S, transport.abort)

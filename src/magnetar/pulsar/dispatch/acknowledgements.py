@@ -12,8 +12,8 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from magnetar.broker.slices import PacedTurns
-from magnetar.ledger.cursor import Cursor
+from magnetar.base.slices import PacedTurns
+from magnetar.ledger.cursors.cursor import Cursor
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.looking import base_offset, looked_at
 from magnetar.ledger.port import ManagedLedger, Position

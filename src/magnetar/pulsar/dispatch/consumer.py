@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from magnetar.ledger.ack_sets import words_of
+from magnetar.ledger.formats.ack_sets import words_of
 from magnetar.pulsar.dispatch.deliveries import Delivery, Place
 from magnetar.records.compression import Buffer
 from magnetar.wire.pulsar import encode
@@ -49,7 +49,8 @@ class PendingAck(NamedTuple):
     messages: int
     """How many of its messages are not acknowledged."""
     last_offset: int
-    key_hash: int
+    hashes: tuple[int, ...]
+    """Where its keys lie, on a Key_Shared subscription."""
     size: int
     """How many messages it has."""
 

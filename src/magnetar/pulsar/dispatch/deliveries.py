@@ -5,25 +5,29 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+from array import array
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from magnetar.broker.slices import sliced
+from magnetar.base.slices import sliced
 from magnetar.ledger.port import StoredEntry
-from magnetar.pulsar.dispatch.murmur import murmur3_32
 from magnetar.records.compression import Buffer
-from magnetar.records.errors import EntryCorrupt
+from magnetar.records.errors import EntryCorrupt, RecordsError
+from magnetar.records.pulsar_compression import decompress_payload
 from magnetar.records.pulsar_entries import to_pulsar
 from magnetar.records.pulsar_plain import unpacked_bytes
+from magnetar.records.sticky_keys import KeyHashes, hash_of_key, key_hashes
 from magnetar.wire.pulsar.pulsar_pb2 import MessageMetadata
 
-HASH_RANGE = 1 << 16
 _IN_LINE_BYTES = 32 << 10  # to convert more of Kafka's records takes longer than others should wait
 _THREADS = 2  # that convert at the same time: what a few KB unpack to is up to 64 MB
 _PLAIN = b"\x0e\x01"
+_MESSAGE_COST = 64  # bytes that are looked through in the time that one message takes, at least
+# What stands for Kafka's producers as the name of Pulsar's: here, and where KoP wrote.
+_OF_KAFKA, _IDEMPOTENT = ("kafka", "", "fake_kop_producer_name"), "kafka-"
 
 Place = tuple[int, int]
 """Ledger and entry: what a consumer names a delivery by."""
@@ -40,6 +44,8 @@ class Delivery(NamedTuple):
     metadata: MessageMetadata
     control: bool
     """No message, but a broker's marker: no consumer gets it."""
+    keys: KeyHashes | None = None
+    """Of a batch whose keys were looked for."""
 
 
 def sticky_hash(metadata: MessageMetadata) -> int:
@@ -55,7 +61,28 @@ def sticky_hash(metadata: MessageMetadata) -> int:
                 pass  # then it is what it is
     else:  # messages without a key may go to anybody, and shall not all go to one
         key = f"{metadata.producer_name}-{metadata.sequence_id}".encode()
-    return (murmur3_32(key) & 0x7FFFFFFF) % HASH_RANGE
+    return hash_of_key(key)
+
+
+def sticky_hashes(delivery: Delivery) -> tuple[int, ...]:
+    """Return where the keys of an entry lie, each hash once, that of its first message first.
+
+    Of a batch whose keys were not looked for that is the one outside, which in Pulsar's own is the first message's.
+    """
+    return (sticky_hash(delivery.metadata),) if delivery.keys is None else delivery.keys.distinct
+
+
+def _has_keys_inside(delivery: Delivery) -> bool:
+    """Whether an entry's keys have to be looked for in its batch: Kafka's producers put all of a partition into one."""
+    metadata = delivery.metadata
+    name = metadata.producer_name
+    if not name.startswith(_IDEMPOTENT) and name not in _OF_KAFKA:
+        return False
+    if not metadata.HasField("num_messages_in_batch") or metadata.encryption_keys or delivery.control:
+        return False
+    return delivery.messages > 1 or not (
+        metadata.HasField("ordering_key") or metadata.HasField("partition_key")
+    )
 
 
 class Deliveries:
@@ -67,8 +94,11 @@ class Deliveries:
         self._kept: OrderedDict[tuple[Place, int], Delivery] = OrderedDict()
         self._threads = asyncio.Semaphore(_THREADS)
 
-    async def deliveries(self, entries: Iterable[StoredEntry]) -> list[Delivery]:
-        """Return one delivery per entry; raise ``EntryCorrupt``, which names the entry."""
+    async def deliveries(self, entries: Iterable[StoredEntry], *, keyed: bool = False) -> list[Delivery]:
+        """Return one delivery per entry; raise ``EntryCorrupt``, which names the entry.
+
+        ``keyed`` has the keys of Kafka's batches looked for.
+        """
         found = []
         async for entry in sliced(iter(entries)):  # to convert hundreds of Kafka's batches takes a while
             data = entry.data
@@ -77,7 +107,24 @@ class Deliveries:
                 found.append(_own(entry, data[at:]))
             else:
                 found.append(await self._converted(entry))
+            if keyed and found[-1].keys is None and _has_keys_inside(found[-1]):
+                found[-1] = await self._keyed(found[-1], entry.copy)
         return found
+
+    async def _keyed(self, delivery: Delivery, copy: int) -> Delivery:
+        """Return a delivery with its keys, which are kept with it if it is kept."""
+        size = (
+            max(len(delivery.body), delivery.metadata.uncompressed_size) + _MESSAGE_COST * delivery.messages
+        )
+        if size > _IN_LINE_BYTES:
+            async with self._threads:
+                made = await asyncio.get_running_loop().run_in_executor(None, _with_keys, delivery)
+        else:
+            made = _with_keys(delivery)
+        place = delivery.place, copy
+        if place in self._kept:
+            self._kept[place] = made
+        return made
 
     async def _converted(self, entry: StoredEntry) -> Delivery:
         place = (entry.ledger_id, entry.entry_id), entry.copy
@@ -96,6 +143,19 @@ class Deliveries:
         while self._bytes > self._most_bytes:
             self._bytes -= len(self._kept.popitem(last=False)[1].body)
         return made
+
+
+def _with_keys(delivery: Delivery) -> Delivery:
+    metadata, body = delivery.metadata, memoryview(delivery.body)
+    # By its place: all batches of producers that are not idempotent have the same name and sequence id.
+    keyless = hash_of_key(f"{metadata.producer_name}-{delivery.last_offset}".encode())
+    at = 6 if body[:2] == _PLAIN else 0
+    payload = body[at + 4 + int.from_bytes(body[at : at + 4], "big") :]
+    try:
+        inside = decompress_payload(metadata.compression, payload, metadata.uncompressed_size)
+        return delivery._replace(keys=key_hashes(inside, delivery.messages, keyless=keyless))
+    except RecordsError:  # its consumers will say so; until then it has the key that is outside
+        return delivery._replace(keys=KeyHashes((sticky_hash(metadata),), array("i")))
 
 
 def _own(entry: StoredEntry, framed: memoryview) -> Delivery:

@@ -10,9 +10,8 @@ from operator import itemgetter
 from typing import Protocol
 
 from magnetar.pulsar.dispatch.consumer import Consumer
-from magnetar.pulsar.dispatch.deliveries import HASH_RANGE
-from magnetar.pulsar.dispatch.murmur import murmur3_32
 from magnetar.pulsar.errors import ConsumerAssignError
+from magnetar.records.sticky_keys import HASH_RANGE, hash_of_key
 
 _POINTS = 100
 """How often a consumer stands on the ring, as in Pulsar."""
@@ -95,10 +94,7 @@ class Ring:
 
 
 def _points(consumer: Consumer) -> list[int]:
-    return [
-        (murmur3_32(f"{consumer.name}\0{number}".encode()) & 0x7FFFFFFF) % HASH_RANGE
-        for number in range(_POINTS)
-    ]
+    return [hash_of_key(f"{consumer.name}\0{number}".encode()) for number in range(_POINTS)]
 
 
 class Halves:

@@ -1,9 +1,9 @@
 """A Shared subscription's part in a work queue that a Kafka share group of its name works through as well.
 
-The books (`magnetar.broker.shares.linked.WorkQueue`) say who has what; this sees to it that the subscription asks them
-before it sends, and tells them what its consumers say. An entry goes to a consumer whole, but for what is done with:
-so it waits *elsewhere* while a member of the group holds some of it. What an open transaction of Pulsar's acknowledged
-is *aside*, and claimed until it is known what becomes of it.
+The books (`magnetar.coordination.shares.linked.WorkQueue`) say who has what; this sees to it that the subscription
+asks them before it sends, and tells them what its consumers say. An entry goes to a consumer whole, but for what is
+done with: so it waits *elsewhere* while a member of the group holds some of it. What an open transaction of Pulsar's
+acknowledged is *aside*, and claimed until it is known what becomes of it.
 
 What either side is done with is done with for both: when they come together, and where an operator skips something,
 the books take over what the cursor knows. The cursor follows the books where entries are read, and once a second.
@@ -18,10 +18,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, Protocol
 
-from magnetar.broker.shares.linked import WorkQueue
-from magnetar.broker.shares.share_partition import Standing, StateBatch
-from magnetar.broker.transactions import Ack
-from magnetar.ledger.cursor import BEFORE_FIRST, Cursor
+from magnetar.coordination.shares.linked import WorkQueue
+from magnetar.coordination.shares.share_partition import Standing, StateBatch
+from magnetar.coordination.transactions import Ack
+from magnetar.ledger.cursors.cursor import BEFORE_FIRST, Cursor
 from magnetar.ledger.errors import LedgerError, LedgerNotFound, OffsetOutOfRange
 from magnetar.ledger.port import ManagedLedger, Position
 from magnetar.pulsar.dispatch.acknowledgements import Acknowledgements
@@ -46,7 +46,7 @@ class Elsewhere(NamedTuple):
     first: int
     last: int
     place: Place
-    key_hash: int
+    hashes: tuple[int, ...]
 
 
 class LinkedSubscription(Protocol):
@@ -59,7 +59,7 @@ class LinkedSubscription(Protocol):
 
     def pending_of(self, place: Place) -> PendingAck | None: ...
 
-    def again(self, place: Place, last_offset: int, key_hash: int) -> None: ...
+    def again(self, place: Place, last_offset: int, hashes: tuple[int, ...]) -> None: ...
 
     def wake(self) -> None: ...
 
@@ -204,12 +204,12 @@ class LinkedWork:
 
     # -- sending
 
-    def may_send(self, delivery: Delivery, key_hash: int) -> bool:
+    def may_send(self, delivery: Delivery, hashes: tuple[int, ...]) -> bool:
         """Whether an entry may be sent now; otherwise it comes when it may, or it is done with."""
         queue, place = self._queue, delivery.place
         if queue is None:
             if not self._is_alone:
-                self._subscription.again(place, delivery.last_offset, key_hash)
+                self._subscription.again(place, delivery.last_offset, hashes)
             return self._is_alone
         known = self._acks.partly.get(place)
         if place in self._aside:
@@ -218,7 +218,7 @@ class LinkedWork:
         span = _span_of(delivery)
         standing = queue.standing(*span)
         if standing is Standing.HELD:
-            insort(self._elsewhere, Elsewhere(*span, place, key_hash))
+            insort(self._elsewhere, Elsewhere(*span, place, hashes))
             return False
         done = queue.done_within(*span)
         if standing is Standing.FREE and (not done or (_all(delivery) if known is None else known) & ~done):
@@ -259,13 +259,13 @@ class LinkedWork:
         if standing is Standing.DONE:
             self._acks.done(each.place)
         elif standing is Standing.FREE:
-            self._subscription.again(each.place, each.last, each.key_hash)
+            self._subscription.again(each.place, each.last, each.hashes)
         return standing is Standing.HELD
 
     def _send_elsewhere(self) -> None:
         elsewhere, self._elsewhere = self._elsewhere, []
         for each in elsewhere:
-            self._subscription.again(each.place, each.last, each.key_hash)
+            self._subscription.again(each.place, each.last, each.hashes)
 
     # -- acknowledging, and giving back
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from magnetar.broker.transactions import Ack, TxnId
-from magnetar.ledger.cursor import Cursor
+from magnetar.coordination.transactions import Ack, TxnId
+from magnetar.ledger.cursors.cursor import Cursor
 from magnetar.ledger.port import Position
 from magnetar.pulsar.dispatch.consumer import PendingAck
 from magnetar.pulsar.dispatch.deliveries import Place

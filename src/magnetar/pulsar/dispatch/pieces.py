@@ -22,7 +22,7 @@ class Replay(NamedTuple):
     """An entry to be sent again."""
 
     last_offset: int
-    key_hash: int
+    hashes: tuple[int, ...]
 
 
 class MessagePieces:

@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from magnetar.broker.decided import aborted_among
-from magnetar.broker.slices import PacedTurns
-from magnetar.ledger.cursor import BEFORE_FIRST, Cursor
+from magnetar.base.slices import PacedTurns
+from magnetar.ledger.cursors.cursor import BEFORE_FIRST, Cursor
 from magnetar.ledger.port import ManagedLedger, Position, StoredEntry
+from magnetar.logs.decided import aborted_among
 from magnetar.pulsar.dispatch.acknowledgements import Acknowledgements
 from magnetar.pulsar.dispatch.deliveries import Deliveries, Delivery
 from magnetar.pulsar.rate_limits import RateLimit
@@ -76,10 +76,11 @@ class SubscriptionReader:
         mark = self._cursor.mark_delete_position
         return _behind(mark if self._read is None else max(self._read, mark))
 
-    async def fetch(self, *, compacted: bool) -> bool:
+    async def fetch(self, *, compacted: bool, keyed: bool = False) -> bool:
         """Read on; tell whether there may be more to send now.
 
-        ``compacted`` wants the newest message of every key, as far as the topic is compacted.
+        ``compacted`` wants the newest message of every key, as far as the topic is compacted; ``keyed`` the keys of
+        Kafka's batches.
         """
         generation = self.generation
         offset = self._next
@@ -97,7 +98,7 @@ class SubscriptionReader:
             offset = max(offset, self._log.log_start_offset)
             entries = await self._log.read(offset, max_bytes=READ_BYTES, up_to=self._log.last_stable_offset)
         aborted = await aborted_among(self._log, entries)
-        found = await self._conversions.deliveries(entries)
+        found = await self._conversions.deliveries(entries, keyed=keyed)
         if aborted:  # as markers: no consumer gets them
             found = [
                 each._replace(control=number in aborted or each.control) for number, each in enumerate(found)

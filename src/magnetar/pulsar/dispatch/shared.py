@@ -11,8 +11,8 @@ import asyncio
 import heapq
 from collections.abc import Sequence
 
-from magnetar.broker.transactions import Ack, TxnId
-from magnetar.ledger.cursor import Cursor
+from magnetar.coordination.transactions import Ack, TxnId
+from magnetar.ledger.cursors.cursor import Cursor
 from magnetar.ledger.errors import LedgerNotFound
 from magnetar.ledger.port import Position
 from magnetar.pulsar.dispatch.base import SubType, foremost
@@ -129,15 +129,15 @@ class Shared(Subscription):
             if self._is_early(delivery):
                 self._ahead.popleft()
                 continue
-            if self.link is not None and not self.link.may_send(delivery, 0):
+            if self.link is not None and not self.link.may_send(delivery, ()):
                 self._ahead.popleft()
                 continue
-            consumer = self._choose(delivery, 0)
-            if consumer is None and not self._may_wait(delivery, Replay(delivery.last_offset, 0)):
+            consumer = self._choose(delivery, ())
+            if consumer is None and not self._may_wait(delivery, Replay(delivery.last_offset, ())):
                 break
             self._ahead.popleft()
             if consumer is not None:
-                self._hand(delivery, 0, consumer, outbox)
+                self._hand(delivery, (), consumer, outbox)
         outbox.send()
         return not self._ahead or outbox.is_full
 
@@ -164,19 +164,25 @@ class Shared(Subscription):
         stuck = False
         for delivery in found:
             replay = taken.pop(delivery.place)
-            if outbox.is_full:
+            if outbox.is_full or self._is_earlier_again(delivery.place):
                 self._again_later(delivery.place, replay)
                 continue
-            if self.link is not None and not self.link.may_send(delivery, replay.key_hash):
+            if self.link is not None and not self.link.may_send(delivery, replay.hashes):
                 continue
-            consumer = None if stuck or self.is_blocked else self._choose(delivery, replay.key_hash)
+            consumer = None if stuck or self.is_blocked else self._choose(delivery, replay.hashes)
             if consumer is None:
                 stuck = self._stuck(delivery, replay) or stuck
             else:
-                self._hand(delivery, replay.key_hash, consumer, outbox)
+                self._hand(delivery, replay.hashes, consumer, outbox)
         self._put_back(taken)  # those that one reading did not reach
         outbox.send()
         return not stuck
+
+    def _is_earlier_again(self, place: Place) -> bool:
+        """Whether an earlier entry is to be sent again, since its consumer left while this one was read."""
+        while self._order and self._order[0] not in self._replay:
+            heapq.heappop(self._order)
+        return bool(self._order) and self._order[0] < place
 
     def _stuck(self, delivery: Delivery, replay: Replay) -> bool:
         """Nobody takes a replay now: keep it; tell whether nobody takes any other one either."""
@@ -218,7 +224,7 @@ class Shared(Subscription):
         self._replay[place] = replay
         heapq.heappush(self._order, place)
 
-    def _choose(self, delivery: Delivery, key_hash: int) -> Consumer | None:
+    def _choose(self, delivery: Delivery, hashes: tuple[int, ...]) -> Consumer | None:
         """Return who gets an entry, or None if nobody can take it now."""
         is_piece = delivery.metadata.num_chunks_from_msg > 1
         chosen = self._pieces.consumer(delivery.metadata) if is_piece else None
@@ -235,7 +241,7 @@ class Shared(Subscription):
             self._pieces.sent(delivery.metadata, chosen)
         return chosen
 
-    def _hand(self, delivery: Delivery, key_hash: int, consumer: Consumer, outbox: Outbox) -> None:
+    def _hand(self, delivery: Delivery, hashes: tuple[int, ...], consumer: Consumer, outbox: Outbox) -> None:
         place = delivery.place
         remaining = self.acks.remaining(place, delivery.messages)
         redeliveries = self._redeliveries.get(place, 0)
@@ -244,7 +250,7 @@ class Shared(Subscription):
         messages = delivery.messages if remaining is None else remaining.bit_count()
         consumer.permits -= messages
         consumer.unacked += messages
-        consumer.pending[place] = PendingAck(messages, delivery.last_offset, key_hash, delivery.messages)
+        consumer.pending[place] = PendingAck(messages, delivery.last_offset, hashes, delivery.messages)
         if delivery.messages > 1:
             self.acks.sent(place, delivery.messages)
         outbox.add(consumer, delivery, redeliveries, remaining)
@@ -264,11 +270,11 @@ class Shared(Subscription):
         now_ms = self._readings.clock()
         while self._delayed and (self._delayed[0][0] <= now_ms or not self._readings.delays):
             _, place, last_offset = heapq.heappop(self._delayed)
-            self._again_later(place, Replay(last_offset, self._hash_of(place)))
+            self._again_later(place, Replay(last_offset, self._hashes_of(place)))
         self._set_alarm()
 
-    def _hash_of(self, place: Place) -> int:
-        return 0
+    def _hashes_of(self, place: Place) -> tuple[int, ...]:
+        return ()
 
     def _set_alarm(self) -> None:
         if self._alarm is not None:
@@ -303,8 +309,7 @@ class Shared(Subscription):
             owner = next((each for each in self.consumers if place in each.pending), None)
         if owner is None:
             self.acks.check(place)
-            self._replay.pop(place, None)
-            self._pieces.forget(place)
+            self._forget(place)
         else:
             pending = owner.pending.pop(place)
             owner.unacked -= pending.messages
@@ -312,13 +317,18 @@ class Shared(Subscription):
         self._redeliveries.pop(place, None)
         consumer.acknowledged += 1 if pending is None else pending.messages
 
+    def _forget(self, place: Place) -> None:
+        """An entry that no consumer has need not be sent again."""
+        self._replay.pop(place, None)
+        self._pieces.forget(place)
+
     def pending_of(self, place: Place) -> PendingAck | None:
         """Return what is known of an entry that some consumer has."""
         return next((each.pending[place] for each in self.consumers if place in each.pending), None)
 
-    def again(self, place: Place, last_offset: int, key_hash: int) -> None:
+    def again(self, place: Place, last_offset: int, hashes: tuple[int, ...]) -> None:
         """Have an entry sent, again or for the first time, when there is room."""
-        self._again_later(place, Replay(last_offset, key_hash))
+        self._again_later(place, Replay(last_offset, hashes))
 
     def _acknowledged(self, place: Place, pending: PendingAck) -> None:
         """A consumer is done with an entry."""
@@ -327,7 +337,7 @@ class Shared(Subscription):
         """A consumer has an entry no more, and is not done with it."""
         if self.link is not None:
             self.link.give_back(place, pending)
-        self._again_later(place, Replay(pending.last_offset, pending.key_hash))
+        self._again_later(place, Replay(pending.last_offset, pending.hashes))
 
     def acknowledge_up_to(self, consumer: Consumer, place: Place, remaining: int | None) -> None:
         raise NotAllowed("cumulative acknowledgement is not possible on a shared subscription")
@@ -359,8 +369,7 @@ class Shared(Subscription):
 
     def _take_from(self, place: Place) -> PendingAck | None:
         """Take an entry from whoever has it, or from what is to be sent again."""
-        self._replay.pop(place, None)
-        self._pieces.forget(place)
+        self._forget(place)
         owner = next((each for each in self.consumers if place in each.pending), None)
         if owner is None:
             return None
@@ -398,7 +407,7 @@ class Shared(Subscription):
                 self.acks.done(place)
                 continue
             self._redeliveries[place] = self._redeliveries.get(place, 0) + 1
-            self._again_later(place, Replay(pending.last_offset, pending.key_hash))
+            self._again_later(place, Replay(pending.last_offset, pending.hashes))
         if self.link is not None:
             self.link.given_back(acks)
         self.wake()
@@ -409,11 +418,13 @@ class Shared(Subscription):
             entry = await self._log.entry(position)
         except LedgerNotFound:
             return None
-        (delivery,) = await self._readings.conversions.deliveries([entry])
-        return PendingAck(delivery.messages, delivery.last_offset, self._hash_in(delivery), delivery.messages)
+        (delivery,) = await self._readings.conversions.deliveries([entry], keyed=self.reads_keys)
+        return PendingAck(
+            delivery.messages, delivery.last_offset, self._hashes_in(delivery), delivery.messages
+        )
 
-    def _hash_in(self, delivery: Delivery) -> int:
-        return 0
+    def _hashes_in(self, delivery: Delivery) -> tuple[int, ...]:
+        return ()
 
     def skip_to(self, position: Position) -> int:
         for consumer in self.consumers:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from magnetar.broker.transactions import Ack, TxnId
-from magnetar.ledger.cursor import Cursor
+from magnetar.coordination.transactions import Ack, TxnId
+from magnetar.ledger.cursors.cursor import Cursor
 from magnetar.pulsar.dispatch.base import SubType, chosen, tell_chosen
 from magnetar.pulsar.dispatch.consumer import Consumer
-from magnetar.pulsar.dispatch.deliveries import Place, sticky_hash
+from magnetar.pulsar.dispatch.deliveries import Delivery, Place, sticky_hash
 from magnetar.pulsar.dispatch.keys import HashRanges
 from magnetar.pulsar.dispatch.reading import Readings
 from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.errors import NotAllowed
+from magnetar.records.sticky_keys import HASH_RANGE
 
 
 class SingleActive(Subscription):
@@ -25,6 +26,8 @@ class SingleActive(Subscription):
         self._active: Consumer | None = None
         self._ranges = HashRanges()
         """Of an exclusive reader that wants only the keys of some hashes; others get all."""
+        self._wanted: bytes | None = None
+        """The same of the active consumer: a byte for each hash, 1 for those that it wants; None for all."""
 
     def check(self, consumer: Consumer) -> None:
         super().check(consumer)
@@ -43,6 +46,7 @@ class SingleActive(Subscription):
     def _choose(self, newcomer: Consumer | None) -> None:
         old, self._active = self._active, chosen(self.consumers)
         if self._active is not old:
+            self._wanted = _wanted_hashes(self._active)
             self.rewind()
         if self.sub_type == SubType.Failover:
             tell_chosen(self.consumers, newcomer, old, self._active)
@@ -55,6 +59,10 @@ class SingleActive(Subscription):
     @property
     def reads_compacted(self) -> bool:
         return self._active is not None and self._active.read_compacted
+
+    @property
+    def reads_keys(self) -> bool:
+        return self._wanted is not None
 
     def _may_send(self) -> bool:
         return self._active is not None and self._active.has_room
@@ -70,15 +78,30 @@ class SingleActive(Subscription):
             outbox = self._new_outbox()
             while self._ahead and consumer.permits > 0 and not outbox.is_full:
                 delivery = self._ahead.popleft()
-                if consumer.hash_ranges and self._ranges.owner(sticky_hash(delivery.metadata)) is None:
-                    continue  # passed over, not acknowledged: as in Pulsar
                 remaining = self.acks.remaining(delivery.place, delivery.messages)
+                if self._wanted is not None:
+                    remaining = self._wanted_of(delivery, remaining)
+                    if remaining == 0:
+                        continue  # passed over, not acknowledged: as in Pulsar
                 consumer.permits -= delivery.messages if remaining is None else remaining.bit_count()
                 if delivery.messages > 1:
                     self.acks.sent(delivery.place, delivery.messages)
                 outbox.add(consumer, delivery, 0, remaining)
             outbox.send()
             await asyncio.sleep(0)
+
+    def _wanted_of(self, delivery: Delivery, remaining: int | None) -> int | None:
+        """Return which of an entry's messages, of those that remain, are of the wanted keys (None: all)."""
+        assert self._wanted is not None
+        if delivery.keys is None or not delivery.keys.of_messages:
+            return remaining if self._wanted[sticky_hash(delivery.metadata)] else 0
+        within = delivery.keys.within(self._wanted)
+        if within == (1 << delivery.messages) - 1:
+            return remaining
+        if self.is_durable and within:
+            # A consumer acknowledges a batch once it has had all of it, and would wait for the others for ever.
+            return remaining
+        return within if remaining is None else within & remaining
 
     def redeliver(self, consumer: Consumer, places: Sequence[Place], epoch: int | None) -> None:
         """Everything not acknowledged comes again, whatever is named: the order is what this consumer has alone."""
@@ -98,3 +121,12 @@ class SingleActive(Subscription):
         if consumer is not self._active:
             raise NotAllowed("only the active consumer may acknowledge")
         super().acknowledge_up_to(consumer, place, remaining)
+
+
+def _wanted_hashes(consumer: Consumer | None) -> bytes | None:
+    if consumer is None or not consumer.hash_ranges:
+        return None
+    wanted = bytearray(HASH_RANGE)
+    for start, end in consumer.hash_ranges:
+        wanted[start : end + 1] = b"\1" * (end + 1 - start)
+    return bytes(wanted)

@@ -12,8 +12,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from magnetar.broker.transactions import Ack, TxnId
-from magnetar.ledger.cursor import Cursor
+from magnetar.coordination.transactions import Ack, TxnId
+from magnetar.ledger.cursors.cursor import Cursor
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.port import Position
 from magnetar.pulsar.dispatch.acknowledgements import Acknowledgements
@@ -130,11 +130,17 @@ class Subscription(AnySubscription):
         """Read on; tell whether there may be more to send now."""
         if self.paused:
             return False
-        return await self._reading.fetch(compacted=self.reads_compacted) and not self.paused
+        more = await self._reading.fetch(compacted=self.reads_compacted, keyed=self.reads_keys)
+        return more and not self.paused
 
     @property
     def reads_compacted(self) -> bool:
         """Whether whoever reads wants the newest message of every key, as far as the topic is compacted."""
+        return False
+
+    @property
+    def reads_keys(self) -> bool:
+        """Whether it matters which keys an entry has."""
         return False
 
     def rewind(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from magnetar.ledger.cursor import Cursor, Start
+from magnetar.ledger.cursors.cursor import Cursor, Start
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.key_shared import KeyShared
 from magnetar.pulsar.dispatch.keys import Division

@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.errors import BrokerError
-from magnetar.broker.transactions import Ack, TxnId, TxnSubscription
-from magnetar.ledger.ack_sets import set_of
+from magnetar.base.errors import BrokerError
+from magnetar.coordination.transactions import Ack, TxnId, TxnSubscription
 from magnetar.ledger.errors import LedgerError
+from magnetar.ledger.formats.ack_sets import set_of
 from magnetar.pulsar.connection import Consuming
 from magnetar.pulsar.dispatch.base import AnySubscription
 from magnetar.pulsar.dispatch.consumer import Consumer

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from magnetar import __version__
-from magnetar.broker.auth.authentication import AuthenticationFailed, Principal
+from magnetar.auth.authentication import AuthenticationFailed, Principal
+from magnetar.auth.proxied import InvalidOriginalPrincipal, OriginalProof, behind
 from magnetar.pulsar.errors import BadCommand
 from magnetar.pulsar.phase import Phase
 from magnetar.pulsar.settings import PulsarSettings
@@ -46,12 +48,23 @@ def connect(
         method = (
             "none"  # as with Pulsar: nobody is asked, or whose method is not served is nobody in particular
         )
+    connection.original_principal = command.original_principal
+    connection.original_proof = _original_proof(connection, command)
     connection.phase = Phase.PROVING
-    if authentication.takes_time(method, command.auth_data):
+    if connection.original_proof is not None or authentication.takes_time(method, command.auth_data):
         return _connect_later(connection, method, command)
     if _authenticate(connection, method, command.auth_data):
         _welcome(connection, command)
     return None
+
+
+def _original_proof(connection: PulsarConnection, command: CommandConnect) -> OriginalProof | None:
+    """Return what a proxy forwards of its client, where that is to be checked."""
+    security = connection.services.broker.security
+    checked = connection.services.broker.settings.security.authenticate_original_auth_data
+    if not checked or not security.authentication.enabled or not command.HasField("original_principal"):
+        return None
+    return OriginalProof(command.original_auth_method or "none", command.original_auth_data)
 
 
 async def _connect_later(connection: PulsarConnection, method: str, command: CommandConnect) -> None:
@@ -85,7 +98,8 @@ def auth_response(
         raise BadCommand("AUTH_RESPONSE twice")
     if not connection.services.broker.security.authentication.enabled:
         return None
-    if connection.services.broker.security.authentication.takes_time(method, data):
+    proof = connection.original_proof
+    if proof is not None or connection.services.broker.security.authentication.takes_time(method, data):
         connection.phase = Phase.RENEWING
         return _respond_later(connection, method, data)
     _authenticate(connection, method, data)
@@ -93,7 +107,15 @@ def auth_response(
 
 
 async def _respond_later(connection: PulsarConnection, method: str, data: bytes) -> None:
-    if await _prove(connection, method, data):
+    proof = connection.original_proof
+    if proof is None:
+        is_proved = await _prove(connection, method, data)
+    else:
+        # As in Pulsar: it is the client that is asked through its proxy, whose own proof is of the beginning.
+        connection.original_proof = OriginalProof(method, data.decode("utf-8", "replace"))
+        proxy = Principal(connection.proxy_role or connection.role, connection.auth_method)
+        is_proved = await _prove_original(connection, proxy)
+    if is_proved:
         connection.phase = Phase.CONNECTED
 
 
@@ -116,27 +138,61 @@ async def _prove(connection: PulsarConnection, method: str, data: bytes) -> bool
         )
     except AuthenticationFailed as error:
         return _turn_away(connection, error)
+    if connection.original_proof is not None:
+        return await _prove_original(connection, principal)
     return _know(connection, principal)
+
+
+async def _prove_original(connection: PulsarConnection, proxy: Principal) -> bool:
+    """Have the client behind a proxy prove who it is, by what the proxy forwards of it."""
+    proof = connection.original_proof
+    assert proof is not None
+    authentication = connection.services.broker.security.authentication
+    method = proof.method
+    if authentication.takes_anonymous and method not in authentication.methods:
+        method = "none"
+    try:
+        # No certificate: that of the connection is the proxy's.
+        client = await authentication.prove(
+            method, proof.data, None, address=connection.address.rpartition(":")[0]
+        )
+    except AuthenticationFailed as error:
+        return _turn_away(connection, error)
+    connection.original_principal = client.role
+    return _know(connection, replace(proxy, expires_at_s=client.expires_at_s))
 
 
 def _turn_away(connection: PulsarConnection, error: AuthenticationFailed) -> bool:
     answer = BaseCommand(type=BaseCommand.ERROR)
     answer.error.request_id = _NO_REQUEST
-    answer.error.error = ServerError.AuthenticationError
-    answer.error.message = "Unable to authenticate"
+    if isinstance(error, InvalidOriginalPrincipal):
+        answer.error.error, answer.error.message = ServerError.AuthorizationError, "Invalid roles."
+    else:
+        answer.error.error = ServerError.AuthenticationError
+        answer.error.message = "Unable to authenticate"
     connection.answer(answer)
     connection.refuse(f"authentication failed: {error}")
     return False
 
 
 def _know(connection: PulsarConnection, principal: Principal) -> bool:
-    if connection.is_connected and principal.role != connection.role:
+    broker = connection.services.broker
+    try:
+        if broker.security.authentication.enabled:
+            principal = behind(principal, connection.original_principal, broker.settings.security)
+    except InvalidOriginalPrincipal as error:
+        return _turn_away(connection, error)
+    if connection.is_connected and (principal.role, principal.proxy) != (
+        connection.role,
+        connection.proxy_role,
+    ):
         connection.refuse(f"authentication failed: role {connection.role} would become {principal.role}")
         return False
     connection.role, connection.auth_method = principal.role, principal.method
+    connection.proxy_role = principal.proxy
     connection.expires_at_s, connection.is_challenged = principal.expires_at_s, False
-    connection.access = connection.services.broker.security.authorization.access(
-        principal.role, connection.address.rpartition(":")[0]
+    connection.access = broker.security.authorization.access_of(
+        principal, connection.address.rpartition(":")[0]
     )
     return True
 

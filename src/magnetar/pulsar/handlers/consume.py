@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.errors import TopicNotFound
-from magnetar.ledger.cursor import Start
+from magnetar.base.errors import TopicNotFound
+from magnetar.ledger.cursors.cursor import Start
 from magnetar.pulsar.admission import (
     check_consumer,
     check_open,

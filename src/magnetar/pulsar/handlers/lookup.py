@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.errors import NamespaceNotFound, TopicNotFound
-from magnetar.broker.listeners import Endpoint
-from magnetar.broker.names import TopicName
-from magnetar.broker.ownership import NotOwned, Owned
+from magnetar.base.errors import NamespaceNotFound, TopicNotFound
+from magnetar.cluster.ownership import NotOwned, Owned
 from magnetar.pulsar.errors import NotAuthorized, PulsarError
 from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.non_persistent import check_namespace
+from magnetar.serving.listeners import Endpoint
+from magnetar.topics.names import TopicName
 from magnetar.wire.pulsar.pulsar_pb2 import (
     BaseCommand,
     CommandLookupTopic,

@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from magnetar.ledger.ack_sets import set_of
+from magnetar.ledger.formats.ack_sets import set_of
 from magnetar.ledger.looking import looked_at
 from magnetar.ledger.port import Position, StoredEntry
 from magnetar.pulsar.connection import Consuming

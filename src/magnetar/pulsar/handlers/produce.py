@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import DecodeError
 
-from magnetar.broker.transactions import TxnId, TxnPartition
-from magnetar.ledger.cursor import Start
+from magnetar.coordination.transactions import TxnId, TxnPartition
+from magnetar.ledger.cursors.cursor import Start
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.port import NOWHERE, Pending
 from magnetar.pulsar import backlog

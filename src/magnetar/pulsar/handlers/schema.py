@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.broker.errors import TopicNotFound
+from magnetar.base.errors import TopicNotFound
 from magnetar.pulsar.admission import check_schema
 from magnetar.pulsar.errors import NotAuthorized
 from magnetar.pulsar.handlers.lookup import check_look_up

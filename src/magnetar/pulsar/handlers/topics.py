@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.names import TopicName
 from magnetar.pulsar.errors import NotAllowed, NotAuthorized
 from magnetar.pulsar.names import PulsarName, TopicsHash
 from magnetar.pulsar.patterns import Pattern, matching
 from magnetar.pulsar.route import success
 from magnetar.pulsar.settings import PulsarSettings
 from magnetar.pulsar.watches import TopicListWatcher
+from magnetar.topics.names import TopicName
 from magnetar.wire.pulsar.pulsar_pb2 import (
     BaseCommand,
     CommandGetTopicsOfNamespace,

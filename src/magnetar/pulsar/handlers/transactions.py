@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.transactions import InvalidTxnStatus, TxnId, TxnSubscription
+from magnetar.coordination.transactions import InvalidTxnStatus, TxnId, TxnSubscription
 from magnetar.pulsar.errors import NotAllowed, NotAuthorized
 from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.route import Refusal

@@ -16,11 +16,10 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.routing import Route as StarletteRoute
 
-from magnetar.broker.auth.authentication import AuthenticationFailed, Principal
-from magnetar.broker.ownership import NotOwned
-from magnetar.broker.slices import sliced
-from magnetar.broker.web import body_of, say_with_status
-from magnetar.broker.web_common import principal_of
+from magnetar.auth.authentication import AuthenticationFailed, Principal
+from magnetar.base.slices import sliced
+from magnetar.cluster.ownership import NotOwned
+from magnetar.pulsar.rest.audited import RestAct, changes
 from magnetar.pulsar.rest.everywhere import answer_others
 from magnetar.pulsar.rest.refusals import refusal_of
 from magnetar.pulsar.rest.request import (
@@ -34,6 +33,8 @@ from magnetar.pulsar.rest.request import (
 )
 from magnetar.pulsar.rest.routes import ROUTES
 from magnetar.pulsar.services import PulsarServices
+from magnetar.web.common import principal_of
+from magnetar.web.http import body_of, say_with_status
 
 _METHOD_ORDER = ("GET", "HEAD", "PUT", "POST", "DELETE")
 _VALUE = re.compile(r"\{(\w+)(?::\w+)?\}")
@@ -114,6 +115,14 @@ class _View:
                 f"{request.method} is not served here: {', '.join(there_are)}",
                 {"Allow": ", ".join(there_are)},
             )
+        if not changes(route):
+            return await self._carried_out(request, route, None)
+        act = RestAct(request, route, self._services)
+        response = await self._carried_out(request, route, act)
+        act.ends(response.status_code, response.reason if isinstance(response, _Refusal) else "")
+        return response
+
+    async def _carried_out(self, request: Request, route: RestRoute, act: RestAct | None) -> Response:
         try:
             ask = AdminRequest(
                 request.path_params,
@@ -125,7 +134,9 @@ class _View:
                 self._address(),
                 route.domain,
             )
-            check(ask, route.needs)
+            if act is not None:
+                act.begins(ask)
+            check(ask, route)
             ask.body = await body_of(request)
             await _learn(ask)
             return await _as_response(await route.endpoint(ask))
@@ -174,7 +185,12 @@ async def _as_response(answer: Any) -> Response:
     if isinstance(answer, Response):
         return answer
     if isinstance(answer, Reply):
-        return Response(answer.body, answer.status, dict(answer.headers), answer.content_type)
+        response = Response(answer.body, answer.status, media_type=answer.content_type)
+        # Starlette's own way would write names in lower case, and Java's admin client compares them as they are.
+        response.raw_headers += [
+            (name.encode("latin-1"), text.encode("latin-1")) for name, text in answer.headers.items()
+        ]
+        return response
     return Response(await _written(answer), media_type="application/json")
 
 
@@ -206,11 +222,11 @@ class _Refusal(Response):
         super().__init__(
             json.dumps({"reason": reason}).encode(), status, dict(headers or {}), "application/json"
         )
-        self._reason = reason
+        self.reason = reason
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if self.status_code >= 400:
-            say_with_status(scope, self._reason)
+            say_with_status(scope, self.reason)
         await super().__call__(scope, receive, send)
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from magnetar.broker.errors import BrokerError
+from magnetar.base.errors import BrokerError
 from magnetar.pulsar.rest.request import AdminRequest, RestError, scalar
 
 _KINDS = {
@@ -63,3 +63,13 @@ def readable(decode: Callable[[Any], object]) -> Callable[[Any], None]:
             raise RestError(412, f"Invalid configuration: {error}") from None
 
     return check
+
+
+def exceeds(size_quota: int, age_quota_s: int, retention_bytes: int | None, retention_ms: int | None) -> bool:
+    """Return whether a backlog may become as large, or as old, as what is retained; bounds of 0 and below are none.
+
+    What a backlog quota allows would be deleted by retention once it is acknowledged, and Pulsar refuses the pair.
+    """
+    too_large = retention_bytes is not None and 0 < retention_bytes <= size_quota
+    too_old = retention_ms is not None and 0 < retention_ms <= age_quota_s * 1000
+    return too_large or too_old

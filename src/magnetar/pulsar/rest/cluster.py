@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from magnetar import __version__
-from magnetar.broker import web_common
-from magnetar.broker.cluster_settings import ClusterSettings
-from magnetar.broker.setting import Feed, SettingDef, plain
-from magnetar.broker.values import Kind
+from magnetar.base.setting import Feed, SettingDef, plain
+from magnetar.base.values import Kind
 from magnetar.pulsar.rest.request import (
     Address,
     AdminRequest,
@@ -19,6 +17,8 @@ from magnetar.pulsar.rest.request import (
     RestRoute,
     address_of,
 )
+from magnetar.settings.cluster import ClusterSettings
+from magnetar.web import common as web_common
 
 
 async def clusters(ask: AdminRequest) -> list[str]:
@@ -85,12 +85,30 @@ async def health(ask: AdminRequest) -> Reply:
     return Reply(b"ok", "text/plain")
 
 
+async def health_in_words(ask: AdminRequest) -> Reply:
+    """Do as `health`, and tell what is degraded: Pulsar's own tools take nothing but "ok" for health."""
+    await health(ask)
+    return _well(ask)
+
+
 async def ready(ask: AdminRequest) -> Reply:
     """Tell whether everybody is served; 503 with what is still waited for."""
     waits_for = ask.services.broker.waits_for()
     if waits_for:
         raise RestError(503, "; ".join(waits_for))
+    return _well(ask)
+
+
+async def alive(ask: AdminRequest) -> Reply:
+    """Tell whether a restart would help: 503 with why."""
+    failed = ask.services.broker.engine.failed
+    if failed is not None:
+        raise RestError(503, str(failed))
     return Reply(b"ok", "text/plain")
+
+
+def _well(ask: AdminRequest) -> Reply:
+    return Reply(web_common.well(ask.services.broker).encode(), "text/plain")
 
 
 async def status(ask: AdminRequest) -> Reply:
@@ -204,8 +222,11 @@ ROUTES = (
     RestRoute("GET", "/brokers", brokers, _SUPER),
     RestRoute("GET", "/brokers/leaderBroker", leader, _SUPER),
     RestRoute("GET", "/brokers/health", health, _OPEN),
-    RestRoute("GET", "//health", health, _OPEN),
+    RestRoute("GET", "//health", health_in_words, _OPEN),
+    RestRoute("GET", "//healthz", health_in_words, _OPEN),
     RestRoute("GET", "//ready", ready, _OPEN),
+    RestRoute("GET", "//readyz", ready, _OPEN),
+    RestRoute("GET", "//livez", alive, _OPEN),
     RestRoute("GET", "/brokers/ready", health, _OPEN),
     RestRoute("GET", "/brokers/version", version, _ANY),
     RestRoute("GET", "/brokers/configuration", dynamic_names, _SUPER),

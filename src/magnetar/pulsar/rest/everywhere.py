@@ -1,7 +1,7 @@
 """What a request does to each partition of a topic, whichever brokers have them.
 
 The broker that was asked does its own part, and asks the others for theirs as they ask each other about anything
-(`magnetar.broker.between_brokers`), of some partitions in one message of JSON:
+(`magnetar.cluster.between_brokers`), of some partitions in one message of JSON:
 
     asked     {"part": name, "path": {...}, "query": {...}, "body": text, "domain": which, "role": whose,
                "partitions": [name, ...]}
@@ -19,17 +19,17 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
-from magnetar.broker.asking_owners import ask_owners
-from magnetar.broker.auth.authentication import Principal
-from magnetar.broker.errors import BrokerError, InvalidTopic
-from magnetar.broker.ownership import NotOwned, Owned
-from magnetar.broker.slices import batched, sliced
-from magnetar.broker.topic import Topic
+from magnetar.auth.authentication import Principal
+from magnetar.base.errors import BrokerError, InvalidTopic
+from magnetar.base.slices import batched, sliced
+from magnetar.cluster.asking_owners import ask_owners
+from magnetar.cluster.ownership import NotOwned, Owned
 from magnetar.pulsar.names import PulsarName, names_of
 from magnetar.pulsar.rest.refusals import refusal_of
 from magnetar.pulsar.rest.request import Address, AdminRequest, RestError
 from magnetar.pulsar.services import PulsarServices
 from magnetar.pulsar.topic import PulsarTopic
+from magnetar.topics.topic import Topic
 
 ABOUT = "admin.partitions"
 _AT_ONCE = 20

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import re
-import time
 from contextlib import suppress
 
 from magnetar.ledger.errors import LedgerNotFound
 from magnetar.ledger.port import Position, StoredEntry
+from magnetar.logs.decided import aborted_among
 from magnetar.pulsar.dispatch.deliveries import Deliveries, Delivery
+from magnetar.pulsar.rest.message_headers import headers_of, payload_at
 from magnetar.pulsar.rest.request import AdminRequest, Reply, RequiredLevel, RestError, RestRoute
 from magnetar.pulsar.rest.subscriptions import message_id, nth_open
 from magnetar.pulsar.rest.topics import one
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.records.compression import Buffer
 from magnetar.records.pulsar_compression import decompress_payload
-
-_NOT_A_HEADER = re.compile(r"[^\x20-\x7e]")
-_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-"""What an HTTP header may be called."""
 
 
 async def peek(ask: AdminRequest) -> Reply:
@@ -33,13 +28,13 @@ async def peek(ask: AdminRequest) -> Reply:
     entry = await nth_open(topic, subscription, number, exactly=True)
     if entry is None:
         raise RestError(404, "Message not found")
-    return await _message(entry)
+    return await _message(topic, entry)
 
 
 async def message(ask: AdminRequest) -> Reply:
     """Return the message (entry) at a ledger and an entry id."""
     topic = await one(ask)
-    return await _message(await _entry(topic, ask.number("ledger"), ask.number("entry")))
+    return await _message(topic, await _entry(topic, ask.number("ledger"), ask.number("entry")))
 
 
 async def examine(ask: AdminRequest) -> Reply:
@@ -58,7 +53,7 @@ async def examine(ask: AdminRequest) -> Reply:
     place = number - 1 if at_start else sum(entries for _, entries in there) - number
     for ledger_id, entries in there:
         if 0 <= place < entries:
-            return await _message(await _entry(topic, ledger_id, place))
+            return await _message(topic, await _entry(topic, ledger_id, place))
         place -= entries
     raise RestError(404, "Could not examine messages: there are not so many")
 
@@ -98,50 +93,20 @@ async def _entry(topic: PulsarTopic, ledger_id: int, entry_id: int) -> StoredEnt
     raise RestError(404, "Message not found: the ledger or the entry is not there")
 
 
-async def _message(entry: StoredEntry) -> Reply:
+async def _message(topic: PulsarTopic, entry: StoredEntry) -> Reply:
     """Lay an entry out as Pulsar's admin does: its payload, not compressed, and headers that describe it."""
     (delivery,) = await Deliveries(0).deliveries([entry])
-    metadata = delivery.metadata
-    headers = {
-        "X-Pulsar-Message-ID": f"{entry.ledger_id}:{entry.entry_id}",
-        "X-Pulsar-publish-time": _iso(metadata.publish_time),
-        "X-Pulsar-Base64-encoded": "false",
-    }
-    if metadata.event_time:
-        headers["X-Pulsar-event-time"] = _iso(metadata.event_time)
-    if metadata.HasField("num_messages_in_batch"):
-        headers["X-Pulsar-num-batch-message"] = str(metadata.num_messages_in_batch)
-        headers["X-Pulsar-batch-size"] = str(metadata.uncompressed_size)
-    for name, text in (
-        ("producer-name", metadata.producer_name),
-        ("sequence-id", str(metadata.sequence_id)),
-        ("partition-key", metadata.partition_key),
-    ):
-        if text:
-            headers[f"X-Pulsar-{name}"] = text
-    if metadata.HasField("null_value"):
-        headers["X-Pulsar-null-value"] = str(metadata.null_value).lower()
-    if metadata.properties:
-        headers["X-Pulsar-PROPERTY"] = json.dumps({pair.key: pair.value for pair in metadata.properties})
-    for pair in metadata.properties:  # as older clients read them, whose names can be those of headers
-        if _NAME.fullmatch(pair.key):
-            headers[f"X-Pulsar-PROPERTY-{pair.key}"] = pair.value
-    safe = {_NOT_A_HEADER.sub("?", key): _NOT_A_HEADER.sub("?", text) for key, text in headers.items()}
-    return Reply(bytes(_payload(delivery)), "application/octet-stream", safe)
+    uncommitted = entry.last_offset >= topic.log.last_stable_offset
+    aborted = not uncommitted and bool(await aborted_among(topic.log, [entry]))
+    headers = headers_of(entry, delivery, uncommitted=uncommitted, aborted=aborted)
+    return Reply(bytes(_payload(delivery)), "application/octet-stream", headers)
 
 
 def _payload(delivery: Delivery) -> Buffer:
-    body = memoryview(delivery.body)
-    at = 6 if bytes(body[:2]) == b"\x0e\x01" else 0
-    start = at + 4 + int.from_bytes(body[at : at + 4], "big")
-    metadata = delivery.metadata
+    payload, metadata = memoryview(delivery.body)[payload_at(delivery) :], delivery.metadata
     if not metadata.compression or metadata.encryption_keys:
-        return body[start:]
-    return decompress_payload(int(metadata.compression), body[start:], metadata.uncompressed_size)
-
-
-def _iso(ms: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(ms / 1000)) + f".{ms % 1000:03d}Z"
+        return payload
+    return decompress_payload(int(metadata.compression), payload, metadata.uncompressed_size)
 
 
 _ROOT = "/persistent/{tenant}/{namespace}/{topic}"

@@ -5,16 +5,24 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from magnetar.broker.bundle_splits import RANGE, TOPICS, bundle_cuts, hashes_of
-from magnetar.broker.grants import Grants
-from magnetar.broker.ownership import Bundle, NotOwned, boundary
-from magnetar.broker.slices import sliced
+from magnetar.auth import Right
+from magnetar.base.slices import sliced
+from magnetar.cluster.bundle_splits import RANGE, TOPICS, bundle_cuts, hashes_of
+from magnetar.cluster.ownership import Bundle, NotOwned, boundary
 from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.rest.everywhere import of_names, opened, part
-from magnetar.pulsar.rest.request import AdminRequest, RequiredLevel, RestError, RestRoute, address_of
+from magnetar.pulsar.rest.request import (
+    AdminRequest,
+    RequiredLevel,
+    RestError,
+    RestRoute,
+    address_of,
+    check_topic,
+)
 from magnetar.pulsar.rest.tenants import legal
 from magnetar.pulsar.topic import PulsarTopic
+from magnetar.topics.grants import Grants
 
 
 async def policies(ask: AdminRequest) -> dict[str, Any]:
@@ -50,6 +58,8 @@ async def delete(ask: AdminRequest) -> None:
     fleeting = list(ask.services.topics.non_persistent.topics(ask.namespace))
     if (left or fleeting) and not ask.flag("force"):
         raise RestError(409, "Cannot delete non empty namespace")
+    async for each in sliced([topic.name for topic in (*left, *fleeting)]):
+        check_topic(ask, Right.delete, PulsarName(each))
     for topic in left:
         await broker.delete_topic(topic.kafka_name)
     for topic in fleeting:
@@ -173,6 +183,8 @@ async def revoke_subscription(ask: AdminRequest) -> None:
 async def clear_backlog(ask: AdminRequest) -> None:
     """Have one subscription, or all, of all topics, or a bundle of them, pass over everything there is."""
     names = await _concerned(ask)
+    async for name in sliced(names):
+        check_topic(ask, Right.consume, PulsarName.parse(name))
     await of_names(ask, check_on, names)  # before anything is moved
     await of_names(ask, clear_on, names)
 
@@ -196,6 +208,8 @@ async def clear_on(ask: AdminRequest, name: PulsarName) -> None:
 async def unsubscribe(ask: AdminRequest) -> None:
     """End a subscription on all topics of a namespace, or of a bundle."""
     names = await _concerned(ask)
+    async for name in sliced(names):
+        check_topic(ask, Right.consume, PulsarName.parse(name))
     await of_names(ask, check_on, names)  # before anything is ended
     await of_names(ask, unsubscribe_on, names)
 

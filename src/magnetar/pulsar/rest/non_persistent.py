@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from magnetar.broker.errors import TopicNotFound
-from magnetar.broker.topic import Topic
+from magnetar.base.errors import TopicNotFound
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.non_persistent import NonPersistentSubscription
 from magnetar.pulsar.errors import SubscriptionNotFound
@@ -20,6 +19,7 @@ from magnetar.pulsar.rest.everywhere import check_not_elsewhere, everywhere, par
 from magnetar.pulsar.rest.request import AdminRequest, RequiredLevel, RestError, RestRoute
 from magnetar.pulsar.rest.stats import as_asked, consumer_stats, publisher_stats, together
 from magnetar.pulsar.rest.topics import managing, number_of, refuse_too_many
+from magnetar.topics.topic import Topic
 
 
 def found(ask: AdminRequest) -> Topic:

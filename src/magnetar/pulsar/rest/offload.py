@@ -7,22 +7,22 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from magnetar.broker.errors import InvalidPolicy
-from magnetar.broker.offload_policies import (
+from magnetar.base.errors import InvalidPolicy
+from magnetar.ledger.errors import CannotOffload
+from magnetar.ledger.port import Position
+from magnetar.ledger.tiers.place import DIRECTORY_DRIVER
+from magnetar.logs.offloading import AlreadyOffloading, OffloadState
+from magnetar.pulsar.rest.checks import typed
+from magnetar.pulsar.rest.policies import change
+from magnetar.pulsar.rest.request import AdminRequest, RequiredLevel, RestError, RestRoute, scalar
+from magnetar.pulsar.rest.topics import found, one
+from magnetar.topics.offload_policies import (
     LAG,
     SECONDS,
     THRESHOLD,
     OffloadPolicy,
     check_offload_policy,
 )
-from magnetar.broker.offloading import AlreadyOffloading, OffloadState
-from magnetar.ledger.errors import CannotOffload
-from magnetar.ledger.offload.place import DIRECTORY_DRIVER
-from magnetar.ledger.port import Position
-from magnetar.pulsar.rest.checks import typed
-from magnetar.pulsar.rest.policies import change
-from magnetar.pulsar.rest.request import AdminRequest, RequiredLevel, RestError, RestRoute, scalar
-from magnetar.pulsar.rest.topics import found, one
 
 _KEY = "offload_policies"
 _TOPIC_KEY = "offloadPolicies"

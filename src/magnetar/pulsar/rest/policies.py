@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from magnetar.broker.limits import NAMESPACE_KEYS, SIZE, decode_limits, own_of
-from magnetar.broker.policies import AUTO_UPDATES, decode_auto_subscriptions, decode_auto_topics
-from magnetar.pulsar.rest.checks import none_but, one_of, only_this_cluster, readable, typed
+from magnetar.pulsar.rest.checks import exceeds, none_but, one_of, only_this_cluster, readable, typed
 from magnetar.pulsar.rest.request import (
     AdminRequest,
     Endpoint,
@@ -18,6 +16,8 @@ from magnetar.pulsar.rest.request import (
 )
 from magnetar.pulsar.rest.topic_policies import kind_of, quota_of
 from magnetar.pulsar.schemas import strategy_named
+from magnetar.topics.limits import NAMESPACE_KEYS, SIZE, decode_limits, own_of
+from magnetar.topics.policies import AUTO_UPDATES, decode_auto_subscriptions, decode_auto_topics
 
 
 class NamespacePolicy(NamedTuple):
@@ -155,8 +155,9 @@ async def backlog_quotas(ask: AdminRequest) -> dict[str, Any]:
 async def set_backlog_quota(ask: AdminRequest) -> None:
     """Set a backlog quota, by size or (``backlogQuotaType=message_age``) by time."""
     kind, quota = quota_of(ask)
-    kept = ask.services.broker.namespaces.policies(ask.namespace).retention_bytes
-    if kind == SIZE and kept is not None and 0 < kept <= quota["limitSize"]:
+    kept = ask.services.broker.namespaces.policies(ask.namespace)
+    size, age_s = (quota["limitSize"], 0) if kind == SIZE else (0, quota["limitTime"])
+    if exceeds(size, age_s, kept.retention_bytes, kept.retention_ms):
         raise RestError(
             412,
             "Backlog Quota exceeds configured retention quota for namespace. "

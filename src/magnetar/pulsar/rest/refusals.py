@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from magnetar.broker.auth.authentication import AuthenticationFailed
-from magnetar.broker.errors import (
+from magnetar.auth.authentication import AuthenticationFailed
+from magnetar.base.errors import (
     BrokerError,
     InvalidConfig,
     InvalidPartitions,
@@ -16,14 +16,13 @@ from magnetar.broker.errors import (
     TopicExists,
     TopicNotFound,
 )
-from magnetar.broker.ownership import CannotSplit
-from magnetar.broker.transactions import (
+from magnetar.cluster.ownership import CannotSplit
+from magnetar.coordination.transactions import (
     CoordinatorNotFound,
     CoordinatorNotReady,
     InvalidTxnStatus,
     TransactionNotFound,
 )
-from magnetar.broker.web import BodyTooLarge
 from magnetar.ledger.errors import LedgerError, LedgerNotFound, OffsetOutOfRange, StorageFull
 from magnetar.pulsar.errors import (
     ConsumerBusy,
@@ -37,6 +36,7 @@ from magnetar.pulsar.errors import (
 from magnetar.pulsar.grown_topics import SubscriptionsMissing
 from magnetar.pulsar.rest.request import RestError
 from magnetar.records.errors import RecordsError
+from magnetar.web.http import BodyTooLarge
 
 _log = logging.getLogger("magnetar.pulsar.rest")
 

@@ -9,12 +9,13 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from magnetar.broker.auth.authentication import Principal
-from magnetar.broker.auth.authorization import Resource, Right, Subscribed, Tenant, may
-from magnetar.broker.limits import unquoted
-from magnetar.broker.ownership import Ownership
+from magnetar.auth.authentication import Principal
+from magnetar.auth.authorization import may
+from magnetar.auth.rights import Resource, Right, Subscribed, Tenant
+from magnetar.cluster.ownership import Ownership
 from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.services import PulsarServices
+from magnetar.topics.limits import unquoted
 
 
 class RestError(Exception):
@@ -53,6 +54,8 @@ class AdminRequest:
     address: Address
     domain: str = "persistent"
     """``persistent`` or ``non-persistent``: what the path says of topics."""
+    changes: bool = True
+    """Whether it may change something; set by endpoints that find out that it only asks, though by POST."""
 
     @property
     def namespace(self) -> str:
@@ -63,6 +66,11 @@ class AdminRequest:
     def topic(self) -> PulsarName:
         """The topic, or the partition, that the path names; raises ``InvalidTopic``."""
         return PulsarName.parse(f"{self.domain}://{self.namespace}/{self.path['topic']}")
+
+    @property
+    def is_of_browser(self) -> bool:
+        """Whether a browser asks. What it reads for a page of any site, an image say, must not change anything."""
+        return self.headers.get("user-agent", "").startswith("Mozilla/")
 
     def json(self, default: Any = None) -> Any:
         """Return the body; raise ``RestError`` (400) if it is no JSON."""
@@ -184,15 +192,17 @@ class RestRoute(NamedTuple):
         return (self.endpoint.__doc__ or "").strip().partition("\n")[0]
 
 
-def check(ask: AdminRequest, needs: RequiredLevel) -> None:
+def check(ask: AdminRequest, route: RestRoute) -> None:
     """Raise ``RestError`` unless whoever asks may."""
-    role = ask.principal.role
+    needs, role = route.needs, ask.principal.role
     if needs in (RequiredLevel.nobody, RequiredLevel.metrics, RequiredLevel.anybody):
         return
     if needs is RequiredLevel.look_up and ask.topic.finds_coordinator:
         return  # all who have logged in may find a transaction coordinator
-    access = ask.services.broker.security.authorization.access(role)
+    access = ask.services.broker.security.authorization.access_of(ask.principal)
     if access is None or may(access, *_wanted(ask, needs)):
+        if needs is RequiredLevel.tenant and "topic" in ask.path:
+            check_topic(ask, _right_of_admin(route), ask.topic)
         return
     tenant = ask.path.get("tenant")
     if tenant is not None and tenant not in ask.services.broker.namespaces.tenants():
@@ -214,3 +224,39 @@ def _wanted(ask: AdminRequest, needs: RequiredLevel) -> tuple[Right, Resource]:
     if needs is RequiredLevel.produce:
         return Right.produce, topic
     return Right.consume, topic if subscription is None else Subscribed(topic, subscription)
+
+
+_ADMINS = {
+    ("PUT", "{topic}"): Right.create,
+    ("DELETE", "{topic}"): Right.delete,
+    ("PUT", "partitions"): Right.create,
+    ("POST", "partitions"): Right.alter,
+    ("DELETE", "partitions"): Right.delete,
+    ("DELETE", "truncate"): Right.delete,
+    ("POST", "trim"): Right.delete,
+    ("POST", "terminate"): Right.alter,
+    ("PUT", "unload"): Right.alter,
+    ("PUT", "compaction"): Right.alter,
+    ("PUT", "offload"): Right.alter,
+    ("POST", "permissions"): Right.alter,
+    ("DELETE", "permissions"): Right.alter,
+    ("DELETE", "schema"): Right.alter,
+}
+"""What a tenant's admin does to a topic by a method and a path, in Kafka's words; by all others it alters policies."""
+
+
+def _right_of_admin(route: RestRoute) -> Right:
+    """Return the right to its topic that a route stands for: a tenant's admin has it unless an ACL denies it."""
+    if route.method == "GET":
+        return Right.see
+    _, _, rest = route.full_path.partition("{topic}")
+    return _ADMINS.get((route.method, rest.split("/")[1] if rest else "{topic}"), Right.alter_configs)
+
+
+def check_topic(ask: AdminRequest, right: Right, name: PulsarName) -> None:
+    """Raise ``RestError`` (403) unless whoever asks has a right to a topic, by the subscription of the path if any."""
+    role, subscription = ask.principal.role, ask.path.get("subscription")
+    access = ask.services.broker.security.authorization.access_of(ask.principal)
+    by_subscription = right is Right.consume and subscription is not None
+    if not may(access, right, Subscribed(name.topic, subscription or "") if by_subscription else name.topic):
+        raise RestError(403, f"{role or 'anonymous'} is denied {name.topic}: {right}")

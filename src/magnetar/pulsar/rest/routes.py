@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from magnetar.pulsar.rest import (
+    bookies,
+    broker_stats,
     cluster,
     compaction,
     messages,
@@ -26,6 +28,8 @@ def _is_general(route: RestRoute) -> tuple[int, ...]:
 
 
 _PARTS = (
+    bookies,
+    broker_stats,
     cluster,
     compaction,
     tenants,

@@ -7,8 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from magnetar.broker import web_common
-from magnetar.broker.slices import sliced
+from magnetar.base.slices import sliced
 from magnetar.ledger.port import LedgerSummary
 from magnetar.pulsar.dispatch.base import AnySubscription, SubType
 from magnetar.pulsar.dispatch.consumer import Consumer
@@ -20,6 +19,7 @@ from magnetar.pulsar.rest.everywhere import everywhere, opened, part
 from magnetar.pulsar.rest.request import AdminRequest, RequiredLevel, RestRoute, address_of
 from magnetar.pulsar.rest.topics import found, one
 from magnetar.pulsar.topic import PulsarTopic
+from magnetar.web import common as web_common
 from magnetar.wire.pulsar.pulsar_pb2 import ProducerAccessMode
 
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any
 
-from magnetar.ledger.cursor import Start
+from magnetar.ledger.cursors.cursor import Start
 from magnetar.ledger.port import Position, StoredEntry
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.subscription import Subscription

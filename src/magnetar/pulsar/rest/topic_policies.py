@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from magnetar.broker.limits import (
+from magnetar.pulsar.policies import AUTO_SUBSCRIPTIONS, SCHEMA_STRATEGY, SCHEMAS_ENFORCED, TopicPolicies
+from magnetar.pulsar.rest.checks import exceeds, only_this_cluster, readable, typed
+from magnetar.pulsar.rest.request import AdminRequest, Endpoint, RequiredLevel, RestError, RestRoute, scalar
+from magnetar.pulsar.rest.topics import found
+from magnetar.pulsar.schemas import strategy_named
+from magnetar.pulsar.settings import PulsarSettings
+from magnetar.topics.limits import (
     AGE,
     SIZE,
     TOPIC_KEYS,
@@ -18,14 +24,8 @@ from magnetar.broker.limits import (
     decode_limits,
     own_of,
 )
-from magnetar.broker.policies import decode_auto_subscriptions
-from magnetar.broker.topic import Topic
-from magnetar.pulsar.policies import AUTO_SUBSCRIPTIONS, SCHEMA_STRATEGY, SCHEMAS_ENFORCED, TopicPolicies
-from magnetar.pulsar.rest.checks import only_this_cluster, readable, typed
-from magnetar.pulsar.rest.request import AdminRequest, Endpoint, RequiredLevel, RestError, RestRoute, scalar
-from magnetar.pulsar.rest.topics import found
-from magnetar.pulsar.schemas import strategy_named
-from magnetar.pulsar.settings import PulsarSettings
+from magnetar.topics.policies import decode_auto_subscriptions
+from magnetar.topics.topic import Topic
 
 _QUOTAS = "backLogQuotaMap"
 
@@ -93,7 +93,7 @@ def _inactive(said: InactiveTopics | None) -> dict[str, Any]:
 
 
 def _limit(path: str, key: str, shown: Callable[[Limits], Any]) -> TopicPolicy:
-    """Return one of the policies that `magnetar.broker.limits` reads."""
+    """Return one of the policies that `magnetar.topics.limits` reads."""
 
     def check(value: Any) -> None:
         decode_limits({path: value}, {path: TOPIC_KEYS[key]}, strict=True)
@@ -245,6 +245,15 @@ async def set_backlog_quota(ask: AdminRequest) -> None:
     """Set one of the topic's own backlog quotas, by size or (``backlogQuotaType=message_age``) by time."""
     topic = found(ask)
     kind, quota = quota_of(ask)
+    size, age_s = (quota["limitSize"], 0) if kind == SIZE else (0, quota["limitTime"])
+    kept = ask.services.broker.namespaces.policies(ask.namespace)
+    own = topic.config if {"retention.ms", "retention.bytes"} & set(topic.overrides) else kept
+    if exceeds(size, age_s, own.retention_bytes, own.retention_ms):
+        raise RestError(
+            412,
+            "Backlog Quota exceeds configured retention quota for topic. "
+            "Please increase retention quota and retry",
+        )
     await _policies(ask).edit(topic, _QUOTAS, lambda kept: {**(kept or {}), kind: quota})
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from magnetar.broker.errors import TooManyTopics, TopicNotFound
-from magnetar.broker.names import TopicName
-from magnetar.broker.topic import MAX_NEW_PARTITIONS, Topic
-from magnetar.broker.topic_config import CONFIGS
+from magnetar.base.errors import TooManyTopics, TopicNotFound
 from magnetar.ledger.errors import LedgerClosed
 from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.non_persistent import check_namespace
+from magnetar.pulsar.rest.checks import exceeds
 from magnetar.pulsar.rest.everywhere import (
     check_not_elsewhere,
     everywhere,
@@ -31,6 +29,10 @@ from magnetar.pulsar.rest.request import (
     scalar,
 )
 from magnetar.pulsar.topic import PulsarTopic
+from magnetar.topics.limits import Quota
+from magnetar.topics.names import TopicName
+from magnetar.topics.topic import MAX_NEW_PARTITIONS, Topic
+from magnetar.topics.topic_config import CONFIGS
 
 _MINUTE_MS, _MB = 60_000, 1 << 20
 
@@ -70,7 +72,7 @@ async def partitions(ask: AdminRequest) -> dict[str, Any]:
     topic = ask.services.topics.find(ask.topic)
     if topic is None and not ask.topic.persistent:
         return {"partitions": 0}  # made when somebody uses it
-    if topic is None and ask.flag("checkAllowAutoCreation"):
+    if topic is None and ask.flag("checkAllowAutoCreation") and not ask.is_of_browser:
         check_namespace(ask.services.broker, ask.topic)
         topic = await ask.services.broker.auto_create(str(ask.topic.topic))
     if topic is None:
@@ -269,6 +271,14 @@ async def set_retention(ask: AdminRequest) -> None:
     """Set a topic's own retention (what Kafka calls retention.ms and retention.bytes)."""
     topic, wanted = found(ask), ask.object()
     minutes, size = (_bound(wanted, name) for name in ("retentionTimeInMinutes", "retentionSizeInMB"))
+    limits = ask.services.topics.policies.limits(topic)
+    size_quota, age_quota = limits.size_quota or Quota(0), limits.age_quota or Quota(0)
+    if exceeds(size_quota.limit, age_quota.limit, size * _MB, minutes * _MINUTE_MS):
+        raise RestError(
+            412,
+            "Retention Quota must exceed configured backlog quota for topic. "
+            "Please increase retention quota and retry",
+        )
     texts = {
         "retention.ms": str(minutes * _MINUTE_MS if minutes >= 0 else -1),
         "retention.bytes": str(size * _MB if size >= 0 else -1),

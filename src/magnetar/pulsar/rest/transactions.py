@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from magnetar.broker.auth.authorization import Right, may
-from magnetar.broker.transactions import (
+from magnetar.auth import Right, may
+from magnetar.coordination.transactions import (
     PulsarTransaction,
     TransactionNotFound,
     TxnId,
@@ -109,17 +109,21 @@ async def internal_stats(ask: AdminRequest) -> dict[str, Any]:
 
 
 async def metadata(ask: AdminRequest) -> dict[str, Any]:
-    """Return a transaction: its state and, of the topics that it is about, those that whoever asks may see."""
+    """Return a transaction of one's own: its state and, of its topics, those that whoever asks may see."""
     service, txn = _service(ask), _txn(ask)
     _check_mine(ask, txn.most)
-    return await _described(ask, service, service.coordinator.find(txn))
+    found = service.coordinator.find(txn)
+    access = ask.services.broker.security.authorization.access_of(ask.principal)
+    if access is not None and access.role != found.owner and not may(access, Right.operate):
+        raise RestError(403, f"{access.role or 'anonymous'} did not begin transaction {txn}")  # PIP-301
+    return await _described(ask, service, found)
 
 
 async def _described(
     ask: AdminRequest, service: TransactionService, each: PulsarTransaction
 ) -> dict[str, Any]:
     spelled = dict(sorted(each.names))
-    access = ask.services.broker.security.authorization.access(ask.principal.role)
+    access = ask.services.broker.security.authorization.access_of(ask.principal)
     parse = ask.services.broker.naming.parse
 
     def is_shown(where: TxnPartition | TxnSubscription) -> bool:

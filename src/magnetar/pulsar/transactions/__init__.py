@@ -1,4 +1,4 @@
 """Pulsar's transactions in its topics and subscriptions.
 
-Who decides about them is the coordinator (`magnetar.broker.transactions`).
+Who decides about them is the coordinator (`magnetar.coordination.transactions`).
 """

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from magnetar.broker.errors import BrokerError
-from magnetar.broker.ownership import Ownership
-from magnetar.broker.transactions import (
+from magnetar.base.errors import BrokerError
+from magnetar.cluster.ownership import Ownership
+from magnetar.coordination.transactions import (
     Ack,
     Coordinator,
     CoordinatorNotFound,

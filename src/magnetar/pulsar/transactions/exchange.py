@@ -13,10 +13,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from magnetar.broker.core import Broker
-from magnetar.broker.errors import BrokerError, TopicNotFound
-from magnetar.broker.questions import Questions
-from magnetar.broker.transactions import (
+from magnetar.base.errors import BrokerError, TopicNotFound
+from magnetar.base.questions import Questions
+from magnetar.coordination.transactions import (
     CoordinatorNotFound,
     CoordinatorNotReady,
     InvalidTxnStatus,
@@ -25,6 +24,7 @@ from magnetar.broker.transactions import (
 )
 from magnetar.ledger.errors import LedgerError, LedgerTerminated
 from magnetar.metadata import MetadataError
+from magnetar.node.broker import Broker
 from magnetar.records.errors import RecordsError
 
 T = TypeVar("T")

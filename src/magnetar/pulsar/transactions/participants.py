@@ -9,12 +9,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from magnetar.broker.core import Broker
-from magnetar.broker.errors import BrokerError, TopicNotFound
-from magnetar.broker.names import TRANSACTION_STATE
-from magnetar.broker.ownership import NotOwned
-from magnetar.broker.retries import Retries
-from magnetar.broker.transactions import (
+from magnetar.base.errors import BrokerError, TopicNotFound
+from magnetar.base.retries import Retries
+from magnetar.cluster.ownership import NotOwned
+from magnetar.coordination.transactions import (
     UNFORESEEN_END,
     Ack,
     Acks,
@@ -26,11 +24,13 @@ from magnetar.broker.transactions import (
 )
 from magnetar.ledger.errors import LedgerError, LedgerTerminated
 from magnetar.metadata import MetadataError
+from magnetar.node.broker import Broker
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.pulsar.topics import PulsarTopics
 from magnetar.pulsar.transactions.exchange import Matter, TransactionExchange
 from magnetar.pulsar.transactions.rows import Row, ack_row, acks_of, fields_of, partition_of, txn_of
 from magnetar.records.errors import RecordsError
+from magnetar.topics.names import TRANSACTION_STATE
 
 _AGAIN_S = 0.1
 _PATIENCE_S = 10.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from magnetar.broker.transactions import Ack, TxnPartition, TxnSubscription
+from magnetar.coordination.transactions import Ack, TxnPartition, TxnSubscription
 from magnetar.records.pulsar_transactions import TxnId
 
 Row = list[Any]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from magnetar.broker.core import Broker
-from magnetar.broker.names import TRANSACTION_STATE
-from magnetar.broker.transactions import Coordinator, TxnPartition
+from magnetar.coordination.transactions import Coordinator, TxnPartition
+from magnetar.node.broker import Broker
 from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.pulsar.topics import PulsarTopics
 from magnetar.pulsar.transactions.coordinator_elsewhere import CoordinatorElsewhere
 from magnetar.pulsar.transactions.participants import TopicParticipants
+from magnetar.topics.names import TRANSACTION_STATE
 
 
 class TransactionService:

@@ -16,6 +16,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.message import DecodeError
 
 from magnetar.schema_registry.errors import InvalidSchema
+from magnetar.schema_registry.kinds.imports import is_brought
 from magnetar.schema_registry.kinds.protobuf_compatibility import clashes
 from magnetar.schema_registry.kinds.protobuf_shape import Misshapen, check_shape
 from magnetar.schema_registry.kinds.protobuf_text import as_text
@@ -75,7 +76,7 @@ def _check(file: descriptor_pb2.FileDescriptorProto, references: Mapping[str, st
         check_shape(file)
     except Misshapen as error:
         raise InvalidSchema(f"Invalid schema of type PROTOBUF: {error}") from None
-    if references:
+    if references or any(is_brought(name) for name in file.dependency):
         _compiled(as_text(file), references, work)  # only protoc knows what the texts of others hold
     else:
         _link(file)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
+from magnetar.schema_registry.kinds.imports import CONFLUENT, google_types
 from magnetar.schema_registry.work import Work
 
 MAX_NAME_LENGTH = 200
@@ -36,12 +37,14 @@ def compile_texts(texts: Mapping[str, str], *wanted: str, work: Work | None = No
         raise ProtocFailed("texts need protoc, which comes with grpcio-tools: it is not installed") from None
     # Google's own files lie beside the plug-in.
     well_known = Path(grpc_tools.__file__).parent / "_proto"
+    types = google_types()
     with tempfile.TemporaryDirectory() as place:
-        for name, text in texts.items():
+        for name, text in {**CONFLUENT, **texts}.items():
             _write(Path(place), name, text)
         out = Path(place, ".out.desc")
         command = [
-            sys.executable, "-m", "grpc_tools.protoc", f"-I{place}", f"-I{well_known}", "--include_imports",
+            sys.executable, "-m", "grpc_tools.protoc", f"-I{place}", f"-I{well_known}",
+            *(() if types is None else (f"-Igoogle/type={types}",)), "--include_imports",
             f"--descriptor_set_out={out}", *(wanted or texts),
         ]  # fmt: skip
         errors = _run(command, Path(place, ".errors"), work or Work())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from magnetar.records.framing import FIRST_PIECE_BYTES, SCRATCH_BYTES, SizedFrames, scratch_buffer
+from magnetar.records.framing import FIRST_PIECE_BYTES, SCRATCH_BYTES, Lending, SizedFrames, scratch_buffer
 from magnetar.wire.kafka.malformed import WireError
 
 DEFAULT_MAX_FRAME_BYTES = 104_857_600  # Kafka's socket.request.max.bytes
@@ -40,15 +40,28 @@ class KafkaFrameReader(SizedFrames):
     __slots__ = ()
 
     def __init__(
-        self, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES, scratch: bytearray | None = None
+        self,
+        max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES,
+        scratch: bytearray | None = None,
+        lending: Lending | None = None,
     ) -> None:
-        super().__init__(max_frame_bytes, scratch)
+        super().__init__(max_frame_bytes, scratch, lending)
 
     @property
     def next_key(self) -> int | None:
         """The API key that the frame begins with which ``next_frame`` would give; None if none has come whole."""
         frames = self._frames
         return int.from_bytes(frames[0][:2], "big", signed=True) if frames else None
+
+    def behind(self, frame: memoryview | None, most: int) -> list[memoryview]:
+        """Return frames that ``next_frame`` will give, the first ``most`` of those behind ``frame`` if it is one."""
+        found: list[memoryview] = []
+        for each in reversed(self._frames):
+            if each is frame:
+                break
+            found.append(each)
+        found.reverse()
+        return found[:most]
 
     def put_back(self, frame: memoryview) -> None:
         """Have ``next_frame`` give this one again."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from magnetar.kafka.coordinators.decision import Action
+from magnetar.coordination.decision import Action
 
 if TYPE_CHECKING:
     from magnetar.kafka.coordinators.consumer.assignors import Sizes, Subscriber, Targets

@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from magnetar.kafka.coordinators.caller import Caller
+from magnetar.coordination.caller import Caller
+from magnetar.coordination.decision import Decision
+from magnetar.coordination.refused import CoordinatorRefused
+from magnetar.coordination.timers import TimerKey
 from magnetar.kafka.coordinators.consumer.embedded import assignment_of, by_id, read_subscription, version_of
 from magnetar.kafka.coordinators.consumer.group import (
     ClassicSide,
@@ -20,10 +23,7 @@ from magnetar.kafka.coordinators.consumer.group import (
 )
 from magnetar.kafka.coordinators.consumer.members import ConsumerGroups, Draft
 from magnetar.kafka.coordinators.consumer.topics import Topics
-from magnetar.kafka.coordinators.decision import Decision
 from magnetar.kafka.coordinators.group import CONSUMER
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
-from magnetar.kafka.coordinators.timers import TimerKey
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.malformed import WireError
 from magnetar.wire.kafka.messages.consumer_protocol_subscription import ConsumerProtocolSubscription

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
+from magnetar.coordination.decision import Fact
 from magnetar.kafka.coordinators.consumer.group import (
     Assignment,
     ClassicSide,
@@ -22,7 +23,6 @@ from magnetar.kafka.coordinators.consumer.group import (
     MemberState,
     ResolvedRegex,
 )
-from magnetar.kafka.coordinators.decision import Fact
 from magnetar.wire.kafka.message import Message
 from magnetar.wire.kafka.messages.consumer_group_current_member_assignment_key import (
     ConsumerGroupCurrentMemberAssignmentKey,

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import ClassVar, NamedTuple
 
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.facts import Committed, Committer, OffsetCommit
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.wire.kafka.errors import ErrorCode
 
 Assignment = Mapping[bytes, frozenset[int]]

@@ -13,6 +13,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
+from magnetar.coordination.decision import Action, Decision, Fact, Release
+from magnetar.coordination.refused import CoordinatorRefused
+from magnetar.coordination.timers import TimerKey, Timers
 from magnetar.kafka.coordinators.bounds import check_topics
 from magnetar.kafka.coordinators.consumer.actions import MakeTarget, ResolveRegexes
 from magnetar.kafka.coordinators.consumer.assignors import Subscriber, Targets
@@ -36,10 +39,7 @@ from magnetar.kafka.coordinators.consumer.group import (
 )
 from magnetar.kafka.coordinators.consumer.reconcile import reconcile
 from magnetar.kafka.coordinators.consumer.topics import Shows, Topics, compiled, hash_of
-from magnetar.kafka.coordinators.decision import Action, Decision, Fact, Release
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.settings import GroupSettings, MigrationPolicy
-from magnetar.kafka.coordinators.timers import TimerKey, Timers
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from magnetar.wire.kafka.messages.consumer_group_heartbeat_response import (

@@ -7,7 +7,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.wire.kafka.errors import ErrorCode
 
 if TYPE_CHECKING:

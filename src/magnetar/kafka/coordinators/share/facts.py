@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from magnetar.kafka.coordinators.decision import Fact
+from magnetar.coordination.decision import Fact
 from magnetar.kafka.coordinators.share.group import Assignment, ShareGroup, ShareMember
 from magnetar.wire.kafka.message import Message
 from magnetar.wire.kafka.messages.share_group_current_member_assignment_key import (

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, NoReturn
 
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.facts import Committed, Committer
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.wire.kafka.errors import ErrorCode
 
 Assignment = Mapping[bytes, frozenset[int]]

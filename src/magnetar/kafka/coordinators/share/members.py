@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from magnetar.coordination.decision import Action, Decision, Fact
+from magnetar.coordination.refused import CoordinatorRefused
+from magnetar.coordination.timers import TimerKey, Timers
 from magnetar.kafka.coordinators.bounds import check_topics
 from magnetar.kafka.coordinators.consumer.members import INLINE_WORK, Beating
 from magnetar.kafka.coordinators.consumer.topics import Topics, hash_of
-from magnetar.kafka.coordinators.decision import Action, Decision, Fact
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.share.assignor import ShareSubscriber, Sizes, Targets, assign_simple
 from magnetar.kafka.coordinators.share.facts import (
     current_fact,
@@ -27,7 +28,6 @@ from magnetar.kafka.coordinators.share.facts import (
 )
 from magnetar.kafka.coordinators.share.group import NOTHING, ShareGroup, ShareMember
 from magnetar.kafka.coordinators.share.settings import ShareSettings
-from magnetar.kafka.coordinators.timers import TimerKey, Timers
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from magnetar.wire.kafka.messages.share_group_heartbeat_response import (

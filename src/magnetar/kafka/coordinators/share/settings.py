@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from magnetar.broker.setting import HandlerSettings, setting
-from magnetar.broker.values import Kind, Rule, at_least, between, one_of
+from magnetar.base.setting import HandlerSettings, setting
+from magnetar.base.values import Kind, Rule, at_least, between, one_of
 from magnetar.kafka.coordinators.share.reset import is_reset
 
 READ_COMMITTED = "read_committed"
@@ -39,7 +39,7 @@ class ShareSettings(HandlerSettings):
     group_share_heartbeat_interval_ms: int = setting(
         5000,
         Kind.INT,
-        "How often members of share groups are told to send heartbeats.",
+        "Interval of heartbeats of members of share groups.",
         unit="ms",
         rule=at_least(1),
     )

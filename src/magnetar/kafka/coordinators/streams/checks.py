@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.bounds import check_topics
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.streams.group import LEFT_FOR_A_MOMENT, TaskPair, Tasks
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.streams_group_heartbeat_request import (

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from magnetar.kafka.coordinators.decision import Fact
+from magnetar.coordination.decision import Fact
 from magnetar.kafka.coordinators.streams.group import (
     StreamsGroup,
     StreamsMember,

@@ -9,8 +9,8 @@ from functools import partial
 from random import getrandbits
 from typing import ClassVar, NamedTuple
 
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.facts import Committed, Committer, OffsetCommit
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.streams.topology import Configured
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.streams_group_topology_value import StreamsGroupTopologyValue

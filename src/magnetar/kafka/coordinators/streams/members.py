@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from magnetar.kafka.coordinators.caller import Caller
+from magnetar.coordination.caller import Caller
+from magnetar.coordination.decision import Decision, Fact
+from magnetar.coordination.refused import CoordinatorRefused
+from magnetar.coordination.timers import TimerKey, Timers
 from magnetar.kafka.coordinators.consumer.topics import Topics, hash_of
-from magnetar.kafka.coordinators.decision import Decision, Fact
-from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.streams.assignor import TaskOwner, assign
 from magnetar.kafka.coordinators.streams.checks import check_owned, owned
 from magnetar.kafka.coordinators.streams.facts import (
@@ -35,11 +36,10 @@ from magnetar.kafka.coordinators.streams.group import (
     TaskPair,
     TasksState,
 )
-from magnetar.kafka.coordinators.streams.reconcile import reconcile
+from magnetar.kafka.coordinators.streams.reconcile import reconcile, since
 from magnetar.kafka.coordinators.streams.settings import StreamsSettings
 from magnetar.kafka.coordinators.streams.telling import answer_of, member_is_told
 from magnetar.kafka.coordinators.streams.topology import Configured, InvalidTopology, MissingTopic, configure
-from magnetar.kafka.coordinators.timers import TimerKey, Timers
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages import streams_group_topology_value as stored
 from magnetar.wire.kafka.messages.streams_group_heartbeat_request import (
@@ -202,6 +202,10 @@ class StreamsGroups:
         validated = group.topology.epoch if configured.is_ready else -1
         configs = (("num.standby.replicas", str(settings.group_streams_num_standby_replicas)),)
         now = (found, validated, configs)
+        if found != group.metadata_hash:
+            group.endpoint_epoch += (
+                1  # which partitions an endpoint serves depends on the sizes of topics, too
+            )
         if changed or now != (group.metadata_hash, group.validated_topology_epoch, group.assignment_configs):
             group.metadata_hash, group.validated_topology_epoch, group.assignment_configs = now
             group.epoch += 1
@@ -274,7 +278,12 @@ class StreamsGroups:
         if request.shutdown_application:
             group.shutdown_by = member.member_id
         if request.member_epoch == LEFT_FOR_A_MOMENT:
-            left = replace(member, epoch=LEFT_FOR_A_MOMENT, revoking=NOTHING)
+            left = replace(
+                member,
+                epoch=LEFT_FOR_A_MOMENT,
+                revoking=NOTHING,
+                since=since(member, member.tasks, NOTHING, member.epoch),
+            )
             group.put(left)
             facts.append(current_fact(group.group_id, left))
             self.timers.cancel(TimerKey("revoke", group.group_id, member.member_id))

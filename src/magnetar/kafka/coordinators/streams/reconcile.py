@@ -98,15 +98,16 @@ def _became(
         state=state,
         tasks=has,
         revoking=revoking,
-        since=_since(member, has, revoking, target_epoch),
+        since=since(member, has, revoking, target_epoch),
     )
 
 
-def _since(
+def since(
     member: StreamsMember, has: TaskPair, revoking: TaskPair, epoch: int
 ) -> Mapping[str, Mapping[int, int]]:
-    since: dict[str, dict[int, int]] = {}
+    """Return the epoch in which each active task was assigned: the member's own, or ``epoch`` for a new task."""
+    found: dict[str, dict[int, int]] = {}
     for subtopology, number in flat(has.active) | flat(revoking.active):
         had = member.since.get(subtopology, {})
-        since.setdefault(subtopology, {})[number] = had.get(number, epoch)
-    return since
+        found.setdefault(subtopology, {})[number] = had.get(number, epoch)
+    return found

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from magnetar.broker.setting import HandlerSettings, setting
-from magnetar.broker.values import MAX_INT, Kind, at_least
+from magnetar.base.setting import HandlerSettings, setting
+from magnetar.base.values import MAX_INT, Kind, at_least
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class StreamsSettings(HandlerSettings):
     group_streams_heartbeat_interval_ms: int = setting(
         5000,
         Kind.INT,
-        "How often members of the streams protocol are told to send heartbeats.",
+        "Interval of heartbeats of members with the streams protocol.",
         unit="ms",
         rule=at_least(1),
     )

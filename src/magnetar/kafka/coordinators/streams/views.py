@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from magnetar.coordination.timers import TimerKey, Timers
 from magnetar.kafka.coordinators.streams.group import StreamsGroup, StreamsMember, TaskPair, Tasks
 from magnetar.kafka.coordinators.streams.settings import StreamsSettings
-from magnetar.kafka.coordinators.timers import TimerKey, Timers
 from magnetar.kafka.coordinators.views import GroupView, MemberView
 from magnetar.wire.kafka.messages import streams_group_topology_value as stored
 from magnetar.wire.kafka.messages.streams_group_describe_response import (

@@ -6,7 +6,11 @@
     message, repeated, map               struct, array, map
     google.protobuf.Timestamp            timestamp
     google.protobuf.*Value (wrappers)    the value, or null
+    google.protobuf.Duration             string: seconds, as in 1.500s
+    other messages of google.protobuf    string: JSON
+    confluent.type.Decimal               decimal where the schema says of which size, else string: its digits
     messages that hold themselves        string: JSON
+    messages without fields              struct<_present: boolean>
 
 A field without presence that is not on the wire has its default, as everywhere in proto3; one with presence
 (``optional``, messages, ``oneof``) is null.
@@ -16,6 +20,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +29,10 @@ from google.protobuf import descriptor_pb2, descriptor_pool, json_format, messag
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
 from google.protobuf.message import DecodeError
 
-from magnetar.pipeline.jobs.decode.columns import TEXT
+from magnetar.pipeline.jobs.decode.fields import PRESENT, TEXT, Facts, FieldFacts, distinct, record_type
 from magnetar.pipeline.jobs.decode.registry import RegisteredSchema
-from magnetar.pipeline.jobs.decode.wire import Undecodable
+from magnetar.pipeline.jobs.decode.text import decimal_of
+from magnetar.pipeline.jobs.decode.wire import RESERVED, Undecodable, reason_of
 from magnetar.schema_registry.kinds.protobuf_kind import of_base64
 from magnetar.schema_registry.kinds.protobuf_text import as_text
 from magnetar.schema_registry.kinds.protoc import compile_texts
@@ -39,6 +45,7 @@ _TYPES = {
 }  # fmt: skip
 _WRAPPERS = {f"google.protobuf.{name}Value" for name in (
     "Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")}  # fmt: skip
+_TEXTS = ("google.protobuf.Duration", "google.protobuf.FieldMask")
 _INSTANT = pa.timestamp("us", tz="UTC")
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -125,63 +132,97 @@ class ProtobufMessage:
     def __init__(self, descriptor: Descriptor) -> None:
         self.name = descriptor.full_name
         self._class = message_factory.GetMessageClass(descriptor)
-        self.type, self._convert = _message(descriptor, ())
+        self.type, self._convert, self.facts = _message(descriptor, (), RESERVED)
 
     def read(self, data: memoryview) -> dict[str, Any]:
         """Return one record; raise `Undecodable`."""
         try:
             return self._convert(self._class.FromString(bytes(data)))  # type: ignore[no-any-return]
         except (DecodeError, UnicodeDecodeError) as error:
-            raise Undecodable(f"it is not a {self.name}: {error}") from None
+            raise Undecodable(f"it is not a {self.name}: {reason_of(error)}") from None
+        except (
+            Exception
+        ) as error:  # an Any of a type that the schema lacks, a Timestamp that no calendar has, ...
+            raise Undecodable(f"it is a {self.name} that cannot be converted: {reason_of(error)}") from None
 
 
-def _message(descriptor: Descriptor, inside: tuple[str, ...]) -> tuple[Any, Convert]:
+def _message(
+    descriptor: Descriptor, inside: tuple[str, ...], reserved: tuple[str, ...] = ()
+) -> tuple[Any, Convert, Facts]:
     inside = (*inside, descriptor.full_name)
-    columns = [(field, *_field(field, inside)) for field in descriptor.fields]
-    plain = [(f.name, convert) for f, _, convert in columns if not _may_be_absent(f)]
-    absent = [(f.name, convert) for f, _, convert in columns if _may_be_absent(f)]
+    fields = list(descriptor.fields)
+    columns = distinct((each.name for each in fields), reserved)
+    types, converts, facts = [], [], {}
+    for column, each in zip(columns, fields, strict=True):
+        kind, convert, within = _field(each, inside)
+        types.append(kind)
+        converts.append((column, each.name, convert, _may_be_absent(each)))
+        facts[column] = FieldFacts(inside=within)
 
-    def convert(message: Any) -> dict[str, Any]:
-        row = {name: each(getattr(message, name)) for name, each in plain}
-        for name, each in absent:
-            row[name] = each(getattr(message, name)) if message.HasField(name) else None
-        return row
+    def convert_message(message: Any) -> dict[str, Any]:
+        return {
+            column: None if absent and not message.HasField(name) else each(getattr(message, name))
+            for column, name, each, absent in converts
+        }
 
-    return pa.struct([(field.name, kind) for field, kind, _ in columns]), convert
+    return record_type(columns, types), convert_message if fields else _nothing, facts
+
+
+def _nothing(_: Any) -> dict[str, Any]:
+    return {PRESENT: True}
 
 
 def _may_be_absent(field: FieldDescriptor) -> bool:
     return bool(field.has_presence)
 
 
-def _field(field: FieldDescriptor, inside: tuple[str, ...]) -> tuple[Any, Convert]:
+def _field(field: FieldDescriptor, inside: tuple[str, ...]) -> tuple[Any, Convert, Facts]:
     if not field.is_repeated:
         return _single(field, inside)
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
-        key_kind, key = _single(field.message_type.fields_by_name["key"], inside)
-        item_kind, item = _single(field.message_type.fields_by_name["value"], inside)
-        return pa.map_(key_kind, item_kind), lambda found: [(key(k), item(found[k])) for k in found]
-    kind, convert = _single(field, inside)
-    return pa.list_(kind), lambda found: [convert(each) for each in found]
+        key_kind, key, _ = _single(field.message_type.fields_by_name["key"], inside)
+        item_kind, item, facts = _single(field.message_type.fields_by_name["value"], inside)
+        return pa.map_(key_kind, item_kind), lambda found: [(key(k), item(found[k])) for k in found], facts
+    kind, convert, facts = _single(field, inside)
+    return pa.list_(kind), lambda found: [convert(each) for each in found], facts
 
 
-def _single(field: FieldDescriptor, inside: tuple[str, ...]) -> tuple[Any, Convert]:
+def _single(field: FieldDescriptor, inside: tuple[str, ...]) -> tuple[Any, Convert, Facts]:
     if field.type == _F.TYPE_BYTES:
-        return pa.binary(), bytes
+        return pa.binary(), bytes, {}
     if field.enum_type is not None:
         names = {number: each.name for number, each in field.enum_type.values_by_number.items()}
-        return TEXT, lambda number: names.get(number, str(number))
+        return TEXT, lambda number: names.get(number, str(number)), {}
     if field.message_type is None:
-        return _TYPES[field.cpp_type], _same
+        return _TYPES[field.cpp_type], _same, {}
     name = field.message_type.full_name
     if name == "google.protobuf.Timestamp":
-        return _INSTANT, _instant
+        return _INSTANT, _instant, {}
     if name in _WRAPPERS:
-        kind, convert = _single(field.message_type.fields_by_name["value"], inside)
-        return kind, lambda message: convert(message.value)
+        kind, convert, _ = _single(field.message_type.fields_by_name["value"], inside)
+        return kind, lambda message: convert(message.value), {}
+    if name == "confluent.type.Decimal":
+        kind = _decimal_type(field)
+        return kind, _decimal if pa.types.is_decimal(kind) else lambda message: f"{_decimal(message):f}", {}
     if name in inside or name.startswith("google.protobuf."):
-        return TEXT, _as_json
+        return TEXT, _as_json, {}
     return _message(field.message_type, inside)
+
+
+def _decimal_type(field: FieldDescriptor) -> pa.DataType:
+    """Return the type of Confluent's Decimal: its size stands beside the field, or with each value alone."""
+    pool = field.file.pool
+    try:
+        extension = pool.FindExtensionByName("confluent.field_meta")
+        options = message_factory.GetMessageClass(extension.containing_type)
+        params = options.FromString(field.GetOptions().SerializeToString()).Extensions[extension].params
+        return pa.decimal128(int(params["precision"]), int(params["scale"]))
+    except (KeyError, ValueError):
+        return TEXT
+
+
+def _decimal(message: Any) -> Decimal:
+    return decimal_of(message.value, message.scale)
 
 
 def _same(value: Any) -> Any:
@@ -194,4 +235,11 @@ def _instant(stamp: Any) -> datetime.datetime:
 
 
 def _as_json(message: Any) -> str:
-    return str(json_format.MessageToJson(message, preserving_proto_field_name=True, indent=None))
+    if message.DESCRIPTOR.full_name in _TEXTS:  # as JSON it would be a string, quotes and all
+        return str(message.ToJsonString())
+    pool = message.DESCRIPTOR.file.pool  # where an Any of a type of the schema is found
+    return str(
+        json_format.MessageToJson(
+            message, preserving_proto_field_name=True, indent=None, descriptor_pool=pool
+        )
+    )

@@ -11,9 +11,24 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+RESERVED = (
+    "_topic", "_partition", "_offset", "_timestamp", "_key", "_headers", "_op", "_schema_id", "_error", "_bytes",
+)  # fmt: skip
+"""Columns of decoded tables that are not of the record; a field of such a name gets another."""
+
+_MAX_ID = (1 << 31) - 1
+_MAX_REASON = 500
+
 
 class Undecodable(Exception):
     """This record cannot be read; the message says why. It goes to the dead letters."""
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the words of an error as a dead letter has them: what it quotes of the record is cut short."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    text = text.encode("utf-8", "replace").decode()
+    return text if len(text) <= _MAX_REASON else f"{text[:_MAX_REASON]} ..."
 
 
 class Framed(NamedTuple):
@@ -27,7 +42,10 @@ def unframe(value: bytes) -> Framed:
     """Return the schema id and what lies behind it; raise `Undecodable`."""
     if len(value) < 5 or value[0] != 0:
         raise Undecodable("it does not begin with magic 0 and a schema id")
-    return Framed(int.from_bytes(value[1:5], "big"), memoryview(value)[5:])
+    schema_id = int.from_bytes(value[1:5], "big")
+    if schema_id > _MAX_ID:
+        raise Undecodable(f"its schema id would be {schema_id}, and the largest is {_MAX_ID}")
+    return Framed(schema_id, memoryview(value)[5:])
 
 
 def message_indexes(data: memoryview) -> tuple[tuple[int, ...], memoryview]:

@@ -1,0 +1,1 @@
+"""Pulsar's clients of every age: what is asked of them, and what is stored then."""

@@ -1,0 +1,40 @@
+"""Where Pulsar's side of transactions and the coordinator find each other, in every broker; what they say to each other
+stands in `magnetar.coordination.transactions`, which is loaded where there are any.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from magnetar.coordination.transactions import Coordinator, Participants
+
+
+@dataclass(slots=True)
+class PulsarTransactions:
+    """One broker's. Each side says how the other one gets at it; neither is made before it is needed."""
+
+    coordinator_of: Callable[[], Awaitable[Coordinator]] | None = None
+    """None where Kafka's handler does not run, which has the coordinator."""
+    participants_of: Callable[[], Participants] | None = None
+    """None until Pulsar's handler runs, which has the subscriptions."""
+    _waiting: list[asyncio.Future[None]] = field(default_factory=list)
+
+    def join(self, participants_of: Callable[[], Participants]) -> None:
+        """Topics and subscriptions are ready to be asked."""
+        self.participants_of = participants_of
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            if not each.done():
+                each.set_result(None)
+
+    async def participants(self) -> Participants:
+        """Return them once they are ready: a coordinator goes on before Pulsar's handler has started."""
+        while self.participants_of is None:
+            waits: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(waits)
+            await waits
+        return self.participants_of()

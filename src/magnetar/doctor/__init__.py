@@ -1,0 +1,13 @@
+"""Is all that was stored still there, and whole? Checking and mending data directories and clusters.
+
+- `ledgers`, `ledgers_cluster`, `ledgers_tiers`: every byte of a data directory, every copy on the bookies, every object
+  in tiered storage, against what the metadata say. Nothing is changed.
+- `ledgers_repair`, `ledgers_cluster_repair`: mending what those found. Nothing whole is given up, and nothing damaged
+  is dropped without a report.
+- `ledgers_dump`, `data_directory`: what lies in ledger files, entry by entry, without a broker.
+- `cluster_state`, `cluster_doctor`: a cluster as ZooKeeper knows it, and what is wrong with it.
+
+It reads the engines' files by itself, since it must work where an engine refuses to open them.
+
+May import: `admin`, `logs`, `ledger`, `metadata`, and below.
+"""

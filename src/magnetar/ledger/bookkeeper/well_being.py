@@ -1,0 +1,35 @@
+"""Whether bookies take what they are given: what was refused last, until something is kept again."""
+
+from __future__ import annotations
+
+_TOO_FEW = (-6, -8, -9, -23, -24)
+"""BookKeeper's codes for bookies that are not there, too few, or silent."""
+
+
+class BookiesHealth:
+    """One client's view of them. ``trouble`` is empty while ledgers can be written, as far as was tried."""
+
+    __slots__ = ("ensemble_changes", "failed_appends", "failed_creations", "trouble")
+
+    def __init__(self) -> None:
+        self.trouble = ""
+        self.failed_appends = 0
+        self.failed_creations = 0
+        self.ensemble_changes = 0
+        """How often a bookie took the place of another in ledgers that were written to their end here."""
+
+    def created(self, code: int, why: str) -> None:
+        """Take note of what became of a ledger that was to be made: 0, or BookKeeper's code and its words."""
+        self.failed_creations += code != 0
+        self._note(code, why)
+
+    def appended(self, code: int, why: str) -> None:
+        """Take note of what became of an entry."""
+        self.failed_appends += code != 0
+        self._note(code, why)
+
+    def _note(self, code: int, why: str) -> None:
+        if code == 0:
+            self.trouble = ""
+        elif code in _TOO_FEW:
+            self.trouble = why

@@ -1,0 +1,32 @@
+"""Compaction as Pulsar's operators know it: begun by itself when a topic is past its ``compactionThreshold``."""
+
+from __future__ import annotations
+
+from magnetar.base.slices import sliced
+from magnetar.logs.compaction import rules_of
+from magnetar.node.broker import Broker
+
+
+class CompactionMonitor:
+    """Begins to compact logs that are open and past their topic's threshold."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._broker.background.repeat(
+            "looking for topics past their compactionThreshold",
+            lambda: self._broker.settings.topics.broker_service_compaction_monitor_interval_ms / 1000,
+            self.look_around,
+        )
+
+    async def look_around(self) -> None:
+        """Begin now what is past its threshold."""
+        async for held in sliced(self._broker.open_logs.all()):
+            threshold = held.topic.config.compaction_threshold
+            if threshold <= 0 or held.closed is not None:
+                continue
+            rules = rules_of(held.topic, self._broker.settings)
+            if held.log.dirty_bytes(rules)[1] >= threshold:
+                self._broker.compactions.begin(held.topic, held.log)

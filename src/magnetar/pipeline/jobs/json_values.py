@@ -1,0 +1,158 @@
+"""JSON by from_json: the JVM parses, no Python is involved."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from magnetar.pipeline.jobs.decode.json import JsonPlan, JsonWay
+
+_CORRUPT = "_corrupt_record"
+_OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+_STRINGS = r'(?s)"(?:[^"\\]|\\.)*+"'
+"""The strings of a JSON text. The loop is possessive, as Java's other loops over alternatives recurse per character."""
+_LONG_EXPONENT = r"[0-9][eE][+-]?[0-9]{4,}"
+"""No DECIMAL of Spark's has more than 38 digits; its parser writes 1e999999999 out before it notices, for minutes."""
+
+
+class JsonValues:
+    """Adds ``_d_row``, ``_d_schema_id``, ``_d_error`` and ``_d_op`` to bronze."""
+
+    def __init__(self, plan: JsonPlan, *, framed: bool, debezium: bool) -> None:
+        self._plan = plan
+        self._framed = framed
+        self._debezium = debezium
+
+    def __call__(self, bronze: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as f
+
+        value = f.col("value")
+        unframed = (
+            (f.length(value) < 5) | (f.substring(value, 1, 1) != f.lit(b"\0"))
+            if self._framed
+            else f.lit(False)
+        )
+        # By no cast that fails: garbage may begin with byte 0 and an id that no int holds.
+        number = f.conv(f.hex(f.substring(value, 2, 4)), 16, 10).try_cast("long")
+        schema_id = number.try_cast("int") if self._framed else f.lit(None)
+        no_id = schema_id.isNull() if self._framed else f.lit(False)
+        data = f.substring(value, 6, 1 << 30) if self._framed else value
+        frame = bronze.withColumn("_d_text", f.try_validate_utf8(data.cast("string")))
+        text = f.col("_d_text")
+        frame = frame.withColumn("_d_schema_id", f.when(~unframed, schema_id).cast("int"))
+        frame = frame.withColumn("_d_endless", self._is_endless(text))
+        endless = f.col("_d_endless")
+        frame = frame.withColumn(
+            "_d_json", self._by_schema(lambda way: self._parsed(f.when(~endless, text), way))
+        )
+        # from_json and get_json_object are content with what stands before the first value's end; this is not.
+        alone = f.json_array_length(f.concat(f.lit("["), text, f.lit(",0]")))
+        error = (
+            f.when(value.isNull(), None)
+            .when(unframed, "it does not begin with magic 0 and a schema id")
+            .when(no_id, f.concat(f.lit("its schema id would be "), number.cast("string")))
+            .when(text.isNull(), "it is not UTF-8")
+            .when(alone.isNull() | (alone != 2), "it is not JSON")
+            .when(~text.rlike(r"^\s*\{"), "it is JSON, but not an object")
+            .when(endless, "it has a number whose exponent has more than three digits")
+        )
+        for dead, reason in (self._plan.dead or {}).items():
+            mine = f.col("_d_schema_id") == dead if self._framed else f.lit(True)
+            error = error.when(mine, reason)
+        error = error.when(
+            f.col(f"_d_json.{_CORRUPT}").isNotNull(),
+            f"it is JSON that does not fit the columns {self._plan.ddl}",
+        )
+        frame = frame.withColumn("_d_error", error.cast("string"))
+        if self._debezium:
+            return _opened(frame)
+        row = f.col("_d_json.after")
+        return frame.withColumn("_d_row", row).withColumn("_d_op", f.lit(None).cast("string"))
+
+    def _is_endless(self, text: Column) -> Column:
+        """Return whether a DECIMAL column might be given a number that Spark takes minutes to read."""
+        from pyspark.sql import functions as f
+
+        if not any("DECIMAL" in way.parsed.upper() for way in self._plan.ways):
+            return f.lit(False)
+        # The first look is cheap, and most texts end there; strings, where such letters mean nothing, come out then.
+        outside = f.regexp_replace(text, _STRINGS, '""')
+        return f.coalesce(text.rlike(_LONG_EXPONENT) & outside.rlike(_LONG_EXPONENT), f.lit(False))
+
+    def _by_schema(self, made: Any) -> Column:
+        """Return what is made for the way of a record's schema; only that one is computed."""
+        from pyspark.sql import functions as f
+
+        *others, rest = self._plan.ways
+        found = made(rest)
+        return reduce(
+            lambda known, way: f.when(f.col("_d_schema_id").isin(list(way.ids)), made(way)).otherwise(known),
+            others,
+            found,
+        )
+
+    def _parsed(self, text: Column, way: JsonWay) -> Column:
+        """Return a struct of op, before, after (the row, where there is no envelope), and what could not be read."""
+        from pyspark.sql import functions as f
+
+        if self._debezium:
+            envelope = f"before STRUCT<{way.parsed}>, after STRUCT<{way.parsed}>, op STRING"
+            ddl = f"{envelope}, payload STRUCT<{envelope}>, {_CORRUPT} STRING"
+            found = f.from_json(text, ddl, _OPTIONS)
+            payload = found.getField("payload")
+            op, before, after = (
+                f.coalesce(payload.getField(name), found.getField(name)) for name in ("op", "before", "after")
+            )
+            return f.struct(
+                op.alias("op"),
+                self._row(before, way).alias("before"),
+                self._row(after, way).alias("after"),
+                found.getField(_CORRUPT).alias(_CORRUPT),
+            )
+        found = f.from_json(text, f"{way.parsed}, {_CORRUPT} STRING", _OPTIONS)
+        corrupt = found.getField(_CORRUPT)
+        row = self._row(found, way, _CORRUPT) if way.columns else found.dropFields(_CORRUPT)
+        return f.struct(row.alias("after"), corrupt.alias(_CORRUPT))
+
+    def _row(self, found: Column, way: JsonWay, *more: str) -> Column:
+        """Return a row as the table's columns: by their names, and null where the way has none."""
+        from pyspark.sql import functions as f
+
+        if not way.columns:
+            return found
+        inside = ", ".join(
+            f"{_quoted(name)}: {kind}" for name, kind in (*way.columns, *((n, "STRING") for n in more))
+        )
+        named = found.cast(f"STRUCT<{inside}>")  # by position, so that names of JSON matter no more
+        here = {name for name, _ in way.columns}
+        fields = [
+            (named.getField(name) if name in here else f.lit(None).cast(kind)).alias(name)
+            for name, kind in self._plan.columns
+        ]
+        return f.when(found.isNotNull(), f.struct(*fields))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _opened(frame: DataFrame) -> DataFrame:
+    """Take Debezium's envelope off: the row is ``after``, or ``before`` of what was deleted."""
+    from pyspark.sql import functions as f
+
+    op, before, after = (f.col(f"_d_json.{name}") for name in ("op", "before", "after"))
+    known = op.isin("c", "u", "r", "d")
+    wrong = (
+        f.when(f.col("value").isNull(), None)
+        .when(op.isNull(), "it is no Debezium change: it has no op")
+        .when(~known, f.concat(f.lit("Debezium's op '"), op, f.lit("' changes no row that has a key")))
+        .when((op != "d") & after.isNull(), f.concat(f.lit("Debezium's op '"), op, f.lit("' lacks after")))
+    )
+    return (
+        frame.withColumn("_d_error", f.coalesce(f.col("_d_error"), wrong.cast("string")))
+        .withColumn("_d_op", f.when(op == "d", "delete").when(op.isNotNull(), "upsert"))
+        .withColumn("_d_row", f.when(op == "d", before).otherwise(after))
+    )

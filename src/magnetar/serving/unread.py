@@ -1,0 +1,121 @@
+"""Sockets that are not read because others hold the memory: those that have left or send nothing are looked for here.
+
+Such a socket reports nothing by itself, not even its end. Half a frame of a client that is gone would stay until its
+turn to be read comes, and that turn waits for the memory that it holds. So they are polled: a frame whose rest is not
+in the socket of a client that has gone never gets whole, and a client that has sent nothing for long while there was
+no room for it would not go on if there was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import select
+import struct
+import termios
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+from magnetar.serving.memory import Account, MemoryBudget
+
+LOOK_S = 1.0
+"""How often connections are looked at,"""
+LOOK_SHORT_S = 0.1
+"""and how often while some wait for memory."""
+STUCK_S = 30.0
+"""How long a client may leave others without room by not sending the rest of a frame, or not taking its answers."""
+DECRYPTED_BYTES = 512 << 10
+"""At most so much of what came through TLS is no longer in the socket and not yet handed over."""
+_COUNT = struct.Struct("i")
+
+
+class Unread(NamedTuple):
+    """What a socket tells that is not read."""
+
+    descriptor: int
+    has_left: bool
+    """Whether the other side has said that nothing more comes."""
+    is_reset: bool
+    """Whether what it had sent is gone as well."""
+    nbytes: int
+    """That have come and wait in the socket."""
+
+
+def unread(descriptors: Iterable[int]) -> list[Unread]:
+    """Return those of these sockets whose other side has gone, or that have nothing to be read."""
+    poll = select.poll()
+    asked = list(descriptors)
+    for descriptor in asked:
+        poll.register(descriptor, select.POLLRDHUP | select.POLLIN)
+    events = dict(poll.poll(0)) if asked else {}
+    found = []
+    for descriptor in asked:
+        seen = events.get(descriptor, 0)
+        is_reset = bool(seen & (select.POLLERR | select.POLLNVAL))
+        has_left = is_reset or bool(seen & (select.POLLRDHUP | select.POLLHUP))
+        if has_left or not seen & select.POLLIN:
+            nbytes = 0 if is_reset else _pending(descriptor)
+            found.append(Unread(descriptor, has_left, is_reset, nbytes))
+    return found
+
+
+def descriptor_of(transport: asyncio.BaseTransport) -> int:
+    """Return a transport's socket's descriptor, -1 if it has none."""
+    sock = transport.get_extra_info("socket")
+    return -1 if sock is None else int(sock.fileno())
+
+
+def _pending(descriptor: int) -> int:
+    return int(_COUNT.unpack(fcntl.ioctl(descriptor, termios.FIONREAD, bytes(_COUNT.size)))[0])
+
+
+class MemoryHolder(Protocol):
+    """A connection that makes the process keep something."""
+
+    account: Account
+
+    @property
+    def unread_descriptor(self) -> int:
+        """Its socket while that is open and not read, otherwise -1."""
+        ...
+
+    def left(self, socket: Unread) -> None:
+        """The client has gone while it was not read."""
+        ...
+
+    def is_stuck(self, since: float) -> bool:
+        """Whether it holds much, and has been waiting for its client since then."""
+        ...
+
+    def waits_since(self, since: float) -> bool:
+        """Whether it has been waiting for room since then."""
+        ...
+
+    def give_up(self, why: str) -> None:
+        """End the connection."""
+        ...
+
+
+def look_at_unread(memory: MemoryBudget, holders: Iterable[MemoryHolder], now: float) -> None:
+    """Notice which clients have left, and while others wait end those that are silent; ``now`` is the loop's time."""
+    of = {each.unread_descriptor: each for each in holders}
+    of.pop(-1, None)
+    for socket in unread(of):
+        holder = of[socket.descriptor]
+        if socket.has_left:
+            holder.left(socket)
+        elif memory.is_short and not socket.nbytes and holder.waits_since(now - STUCK_S):
+            holder.give_up("others wait for the memory that it holds, and it sends nothing more")
+    if memory.is_full:
+        waiting = [each for each in of.values() if each.waits_since(now - STUCK_S)]
+        if waiting:
+            most = max(waiting, key=lambda each: each.account.held_bytes)
+            most.give_up("clients hold more memory than there is, and it the most")
+
+
+def end_if_stuck(memory: MemoryBudget, holder: MemoryHolder, now: float) -> bool:
+    """End a connection whose client holds others up and does not go on; return whether it was one."""
+    if not memory.is_short or not holder.is_stuck(now - STUCK_S):
+        return False
+    holder.give_up("others wait for the memory that it holds, and it does not go on")
+    return True

@@ -1,0 +1,28 @@
+"""The settings of what ``/metrics`` tells: a part of `Settings`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from magnetar.base.setting import setting
+from magnetar.base.values import Kind, at_least
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsSettings:
+    """Metrics."""
+
+    expose_topic_level_metrics_in_prometheus: bool = setting(
+        True,
+        Kind.BOOLEAN,
+        "Whether /metrics has lines for each topic, partition and subscription; without them Pulsar's figures are "
+        "those of namespaces, and Kafka's those of the broker.",
+        pulsar=("exposeTopicLevelMetricsInPrometheus",),
+    )
+    metrics_max_lines_per_figure: int = setting(
+        20_000,
+        Kind.INT,
+        "Partitions, subscriptions, and partitions of consumer groups that /metrics shows individually, of each "
+        "at most so many; the others count in sums, and magnetar_metrics_left_out is their number.",
+        rule=at_least(0),
+    )
