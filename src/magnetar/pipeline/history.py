@@ -62,7 +62,9 @@ def marks_before(plan: Plan, ends: Mapping[TopicPartition, int]) -> Marks:
     """Return the mark of the last record before each of these offsets; none where there is no record near it."""
     found = {}
     for which, end in ends.items():
-        visible = plan.visible[which]
+        visible = plan.visible.get(which)
+        if visible is None:
+            continue  # it went since the offsets were looked up; slices say so
         low = max(end - LOOK_BACK, visible.first)
         if low < end <= visible.next and (mark := _last(plan, which, low, end)) is not None:
             found[which] = mark
