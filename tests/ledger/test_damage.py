@@ -76,6 +76,17 @@ def test_every_byte_of_a_ledger_counts(closed: Path) -> None:
         assert all(0 <= each.at <= spot for each in report.findings if each.file == str(path))
 
 
+def test_a_damaged_schema_of_the_metadata_is_named(closed: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "data"
+    shutil.copytree(closed, copy)
+    file = copy / "metadata.sqlite"
+    flip(file, file.read_bytes().index(b"CREATE TABLE node") + len(b"CREATE TA"), ord("B") ^ ord("\t"))
+    assert names(verify(copy), file)
+    found = content_or_error(copy)
+    assert isinstance(found, str)
+    assert "metadata.sqlite" in found
+
+
 def one_flip(closed: Path, due: Content, copy: Path, file: Path, spot: int, bits: int, seed: str) -> bool:
     """Flip a byte in a copy; tell whether it was named."""
     shutil.copytree(closed, copy)

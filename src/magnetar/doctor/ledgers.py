@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -473,14 +473,12 @@ def _strangers(tally: _Tally, known: set[Path]) -> None:
 
 def tiering_of(data: Path, logs: Mapping[str, ManagedLedgerInfo]) -> Tiering | None:
     """Return the tiered storage that these logs use; None where they use none."""
-    store = SqliteFile(data / "metadata.sqlite", read_only=True)
     try:
-        notes = [stored.value for _, stored in store.scan(DELETIONS + "/")]
-        cluster = store.get(CLUSTER_ID)
+        with closing(SqliteFile(data / "metadata.sqlite", read_only=True)) as store:
+            notes = [stored.value for _, stored in store.scan(DELETIONS + "/")]
+            cluster = store.get(CLUSTER_ID)
     except MetadataError:
         return None  # which has been told
-    finally:
-        store.close()
     if not notes and all(each.offload is None for info in logs.values() for each in info.ledgers):
         return None
     from magnetar.doctor.ledgers_tiers import Tiering

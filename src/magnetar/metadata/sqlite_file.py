@@ -365,7 +365,7 @@ class SqliteFile(BlockingStore):
     def _look_before_writing(self) -> None:
         """Raise `NewerFormat` while the file is as it was; other faults are found when it is opened to write."""
         if self._file.exists():
-            with suppress(sqlite3.DatabaseError):
+            with suppress(sqlite3.DatabaseError, MetadataFailed, MetadataCorrupt):
                 db = sqlite3.connect(f"{self._file.resolve().as_uri()}?mode=ro", uri=True, timeout=5)
                 try:
                     self._refuse_newer(db)
@@ -374,10 +374,11 @@ class SqliteFile(BlockingStore):
 
     def _refuse_newer(self, db: sqlite3.Connection) -> None:
         """Raise `NewerFormat` for what a newer release has written; a file without rows has no format yet."""
-        try:
-            row = db.execute("SELECT value FROM node WHERE path = ?", (FORMAT_PATH,)).fetchone()
-        except sqlite3.OperationalError:
-            return
+        with self._translated():
+            try:
+                row = db.execute("SELECT value FROM node WHERE path = ?", (FORMAT_PATH,)).fetchone()
+            except sqlite3.OperationalError:
+                return
         if row is not None and type(row[0]) is bytes:
             format_of(row[0], str(self._file.parent))
 
