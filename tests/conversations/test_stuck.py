@@ -190,3 +190,32 @@ async def test_where_all_wait_for_all_who_holds_most_is_let_go(
         assert await each.is_answered()
     assert not await most.is_answered()
     await asyncio.wait(sending)
+
+
+async def test_half_a_frame_of_a_client_that_left_is_given_up_at_once(
+    service: BrokerService, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "SPARE_BYTES", 1 << 20)
+    held = service.broker.memory
+    connections = kafka(service)._server.connections
+    gone = Client(service)
+    await gone.say(HUGE[:600_000])
+    await until(lambda: held.held_bytes >= 590_000)
+    others: list[Client] = []
+    while held.held_bytes < 1_700_000:
+        others.append(Client(service))
+        await others[-1].say(LARGE[:150_000])
+        await turns()
+    sending = asyncio.ensure_future(gone.say(HUGE[600_000:2_000_000]))
+    await until(lambda: held.is_full)
+    sendings = [asyncio.ensure_future(each.say(LARGE[150_000:])) for each in others]
+    await turns()
+    assert all(not each.is_read for each in connections)
+    sending.cancel()
+    await turns()
+    gone.socket.close()
+    await clock.pass_by(0.0)
+    assert len(connections) == len(others), "what it had sent can never become a whole frame"
+    for each in others:
+        assert await each.is_answered()
+    await asyncio.wait(sendings)

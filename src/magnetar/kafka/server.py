@@ -20,14 +20,7 @@ from magnetar.serving.listeners import Listener
 from magnetar.serving.memory import MIN_BYTES, Account
 from magnetar.serving.pace import paced
 from magnetar.serving.reading import Reading, ReadingState
-from magnetar.serving.unread import (
-    DECRYPTED_BYTES,
-    LOOK_S,
-    LOOK_SHORT_S,
-    Unread,
-    end_if_stuck,
-    look_at_unread,
-)
+from magnetar.serving.unread import LOOK_S, LOOK_SHORT_S, Unread, end_if_stuck, look_at_unread
 from magnetar.serving.writing import write_parts
 from magnetar.settings.settings import Settings
 from magnetar.wire.kafka.frames import KafkaFrameReader, scratch_buffer
@@ -254,8 +247,7 @@ class KafkaSocket(asyncio.BufferedProtocol):
         if self._writing is Writing.LOST:
             return
         self.conversation.leave()
-        comes = socket.nbytes + (DECRYPTED_BYTES if self._listener.tls else 0)
-        if socket.is_reset or self._frames.missing_bytes > comes:
+        if socket.ends_amid(self._frames.missing_bytes, tls=self._listener.tls):
             self._transport.abort()
 
     def is_stuck(self, since: float) -> bool:

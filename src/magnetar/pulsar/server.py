@@ -18,15 +18,7 @@ from magnetar.records.compression import Buffer
 from magnetar.records.framing import scratch_buffer
 from magnetar.serving.listeners import Listener
 from magnetar.serving.memory import MIN_BYTES, Account
-from magnetar.serving.unread import (
-    DECRYPTED_BYTES,
-    LOOK_S,
-    LOOK_SHORT_S,
-    Unread,
-    descriptor_of,
-    end_if_stuck,
-    look_at_unread,
-)
+from magnetar.serving.unread import Unread, UnreadWatch, descriptor_of
 from magnetar.serving.writing import write_parts
 from magnetar.settings.settings import Settings
 from magnetar.wire.pulsar.frames import FRAME_PADDING_BYTES, BadFrame, PulsarFrameReader
@@ -53,8 +45,7 @@ class PulsarServer:
         """How many there were, since the process began."""
         self.scratch = scratch_buffer()
         self._timer: asyncio.TimerHandle | None = None
-        self._looking: asyncio.TimerHandle | None = None
-        self._looks_at = 0.0
+        self._unread = UnreadWatch(services.broker.memory, lambda: self.connections)
 
     def start(self) -> None:
         """Begin to look for clients that are silent."""
@@ -67,18 +58,7 @@ class PulsarServer:
             self._timer = loop.call_later(interval_s / 2, check)
 
         self._timer = loop.call_later(interval_s / 2, check)
-        self._looking = loop.call_later(LOOK_S, self._look_around)
-
-    def _look_around(self) -> None:
-        """Let go of clients that hold others up."""
-        loop = asyncio.get_running_loop()
-        now, memory = loop.time(), self.services.broker.memory
-        look_at_unread(memory, list(self.connections), now)
-        if memory.is_short and now >= self._looks_at:
-            self._looks_at = now + LOOK_S
-            for each in list(self.connections):
-                end_if_stuck(memory, each, now)
-        self._looking = loop.call_later(LOOK_SHORT_S if memory.is_short else LOOK_S, self._look_around)
+        self._unread.start()
 
     def connection(self, listener: Listener) -> PulsarSocket:
         """Return what talks to one client."""
@@ -86,9 +66,9 @@ class PulsarServer:
 
     def close(self) -> None:
         """Let every client go."""
-        for timer in (self._timer, self._looking):
-            if timer is not None:
-                timer.cancel()
+        self._unread.close()
+        if self._timer is not None:
+            self._timer.cancel()
         for connection in list(self.connections):
             connection.connection.end()
 
@@ -263,8 +243,7 @@ class PulsarSocket(asyncio.BufferedProtocol):
 
     def left(self, socket: Unread) -> None:
         """The client has gone; what it had sent whole is still to be read, unless its end took that along."""
-        comes = socket.nbytes + (DECRYPTED_BYTES if self._listener.context else 0)
-        if socket.is_reset or self._frames.missing_bytes > comes:
+        if socket.ends_amid(self._frames.missing_bytes, tls=self._listener.context is not None):
             self._transport.abort()
 
     def is_stuck(self, since: float) -> bool:

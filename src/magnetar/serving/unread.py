@@ -13,7 +13,7 @@ import fcntl
 import select
 import struct
 import termios
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
 from magnetar.serving.memory import Account, MemoryBudget
@@ -39,6 +39,11 @@ class Unread(NamedTuple):
     """Whether what it had sent is gone as well."""
     nbytes: int
     """That have come and wait in the socket."""
+
+    def ends_amid(self, missing_bytes: int, *, tls: bool) -> bool:
+        """Whether the client has gone amid a frame that lacks so many bytes: it never gets whole."""
+        comes = self.nbytes + (DECRYPTED_BYTES if tls else 0)
+        return self.has_left and (self.is_reset or missing_bytes > comes)
 
 
 def unread(descriptors: Iterable[int]) -> list[Unread]:
@@ -94,6 +99,58 @@ class MemoryHolder(Protocol):
     def give_up(self, why: str) -> None:
         """End the connection."""
         ...
+
+
+class UnreadWatch:
+    """Looks now and then at a server's connections that are not read, and at all of them once a second."""
+
+    __slots__ = ("_connections", "_look_at_all", "_looks_at", "_memory", "_timer", "_waits")
+
+    def __init__(
+        self,
+        memory: MemoryBudget,
+        connections: Callable[[], Iterable[MemoryHolder]],
+        look_at_all: Callable[[float], None] | None = None,
+        *,
+        waits: Callable[[], bool] | None = None,
+    ) -> None:
+        """``look_at_all``: called about once a second with the loop's time; without it stuck ones are ended.
+
+        ``waits``: whether any connection waits for room, where the budget alone does not know.
+        """
+        self._memory = memory
+        self._connections = connections
+        self._look_at_all = look_at_all or self._end_those_stuck
+        self._waits = waits or (lambda: memory.is_short)
+        self._looks_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begin to look, on the running event loop."""
+        self._wait()
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _wait(self) -> None:
+        interval_s = LOOK_SHORT_S if self._waits() else LOOK_S
+        self._timer = asyncio.get_running_loop().call_later(interval_s, self._look)
+
+    def _look(self) -> None:
+        now = asyncio.get_running_loop().time()
+        try:
+            look_at_unread(self._memory, list(self._connections()), now)
+            if now >= self._looks_at:
+                self._looks_at = now + LOOK_S
+                self._look_at_all(now)
+        finally:
+            self._wait()
+
+    def _end_those_stuck(self, now: float) -> None:
+        for each in list(self._connections()):
+            end_if_stuck(self._memory, each, now)
 
 
 def look_at_unread(memory: MemoryBudget, holders: Iterable[MemoryHolder], now: float) -> None:

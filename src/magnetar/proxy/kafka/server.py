@@ -29,15 +29,7 @@ from magnetar.serving.idle_poll import IdlePoll
 from magnetar.serving.listeners import Listener
 from magnetar.serving.memory import MIN_BYTES, Account, MemoryBudget
 from magnetar.serving.reading import Reading, ReadingState
-from magnetar.serving.unread import (
-    DECRYPTED_BYTES,
-    LOOK_S,
-    LOOK_SHORT_S,
-    Unread,
-    descriptor_of,
-    end_if_stuck,
-    look_at_unread,
-)
+from magnetar.serving.unread import Unread, UnreadWatch, descriptor_of, end_if_stuck
 from magnetar.serving.writing import write_parts
 from magnetar.settings.settings import Settings
 from magnetar.wire.kafka.frames import KafkaFrameReader, scratch_buffer
@@ -92,22 +84,11 @@ class KafkaProxy:
             )
         )
         self.idle_poll = IdlePoll(settings.connections.idle_poll_time_us / 1e6)
-        self._timer: asyncio.TimerHandle | None = None
-        self._looks_at = 0.0
+        self._unread = UnreadWatch(self.memory, lambda: self.clients, self._look_at_all)
 
     def start(self) -> None:
         """Begin to look for brokers and clients that do not go on."""
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(LOOK_S, self._look_around)
-
-    def _look_around(self) -> None:
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        look_at_unread(self.memory, list(self.clients), now)
-        if now >= self._looks_at:
-            self._looks_at = now + LOOK_S
-            self._look_at_all(now)
-        self._timer = loop.call_later(LOOK_SHORT_S if self.memory.is_short else LOOK_S, self._look_around)
+        self._unread.start()
 
     def _look_at_all(self, now: float) -> None:
         longest = self.settings.connections.connections_max_idle_ms / 1000
@@ -175,8 +156,7 @@ class KafkaProxy:
 
     def close(self) -> None:
         """Let every client and every broker go."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._unread.close()
         for each in list(self.clients):
             each.client.close()
         for brokers in (self.brokers, *self._named.values()):
@@ -280,8 +260,7 @@ class ProxiedSocket(asyncio.BufferedProtocol):
 
     def left(self, socket: Unread) -> None:
         """The client has gone; what it had sent whole is still to be read, unless its end took that along."""
-        comes = socket.nbytes + (DECRYPTED_BYTES if self._listener.tls else 0)
-        if socket.is_reset or self.frames.missing_bytes > comes:
+        if socket.ends_amid(self.frames.missing_bytes, tls=self._listener.tls):
             self._transport.abort()
 
     def waits_since(self, since: float) -> bool:

@@ -38,15 +38,7 @@ from magnetar.pulsar.settings import PulsarSettings
 from magnetar.serving.connections import Connections
 from magnetar.serving.listeners import Listener
 from magnetar.serving.memory import MIN_BYTES, Account, MemoryBudget
-from magnetar.serving.unread import (
-    DECRYPTED_BYTES,
-    LOOK_S,
-    LOOK_SHORT_S,
-    Unread,
-    descriptor_of,
-    end_if_stuck,
-    look_at_unread,
-)
+from magnetar.serving.unread import Unread, UnreadWatch, descriptor_of
 from magnetar.settings.settings import Settings
 from magnetar.wire.pulsar.frames import FRAME_PADDING_BYTES, BadFrame
 from magnetar.wire.pulsar.pulsar_pb2 import ServerError
@@ -94,22 +86,12 @@ class PulsarProxy:
         self._named: OrderedDict[BrokerPlace, None] = OrderedDict()
         """Brokers that answers to lookups named."""
         self._next = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._unread = UnreadWatch(self.memory, lambda: self.clients, waits=self._clients_wait)
 
     def start(self) -> None:
         """Begin to look for clients that hold others up."""
-        self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look_around)
+        self._unread.start()
 
-    def _look_around(self) -> None:
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        look_at_unread(self.memory, list(self.clients), now)
-        if self.memory.is_short:
-            for each in list(self.clients):
-                end_if_stuck(self.memory, each, now)
-        self._timer = loop.call_later(LOOK_SHORT_S if self._clients_wait else LOOK_S, self._look_around)
-
-    @property
     def _clients_wait(self) -> bool:
         """Whether any waits for memory, of the proxy's or of its broker's."""
         return self.memory.is_short or any(each.unread_descriptor >= 0 for each in self.clients)
@@ -159,8 +141,7 @@ class PulsarProxy:
 
     def close(self) -> None:
         """Let every client go."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._unread.close()
         for each in list(self.clients):
             each.end()
 
@@ -170,7 +151,7 @@ class PulsarClient(asyncio.Protocol):
 
     def __init__(self, proxy: PulsarProxy, *, is_tls: bool) -> None:
         self._proxy = proxy
-        self._decrypted = DECRYPTED_BYTES if is_tls else 0
+        self._is_tls = is_tls
         self._state = PassingState.FIRST
         self._transport: asyncio.Transport
         self._peer = ""
@@ -294,7 +275,7 @@ class PulsarClient(asyncio.Protocol):
 
     def left(self, socket: Unread) -> None:
         """The client has gone. What it had sent whole is passed on still, but half a message is of no use."""
-        if socket.is_reset or self._ends.missing_bytes > socket.nbytes + self._decrypted:
+        if socket.ends_amid(self._ends.missing_bytes, tls=self._is_tls):
             self._transport.abort()
             if self._broker is not None:
                 self._broker.abort()
