@@ -124,6 +124,7 @@ class Route:
         asks: bool = False,
         is_eager: bool = False,
         listed_from: int | None = None,
+        handler: str = "",
     ) -> None:
         """``way``: where a proxy sends it; by the ``key`` that it names, or by its ``rows``.
 
@@ -132,11 +133,13 @@ class Route:
         ``is_eager``: its handler begins inside the event that brought the request, without a task until it waits.
 
         ``listed_from``: the first version that ApiVersions lists, where Kafka lists versions that it does not serve.
+
+        ``handler``: its function and the module of that, where they do not have the API's name.
         """
         self.api_key = api_key
         self.versions = versions
         self.listed_from = versions[0] if listed_from is None else listed_from
-        self.handler = api_key.name.lower()
+        self.handler = handler or api_key.name.lower()
         self.rights = rights
         self.names = names
         self.way = way

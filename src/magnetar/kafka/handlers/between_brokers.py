@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from magnetar.auth import Right
 from magnetar.kafka.route import NO_TOPICS, Guard, LoadedRoute, Route, versions
-from magnetar.kafka.rows import NO_KEY, NO_ROWS, Way
+from magnetar.kafka.rows import Way
 from magnetar.wire.kafka.between_brokers import (
     BETWEEN_BROKERS_KEY,
     BetweenBrokersRequest,
@@ -39,16 +39,14 @@ class _OwnRoute(Route):
     __slots__ = ()
 
     def __init__(self) -> None:
-        self.api_key = BETWEEN_BROKERS_KEY  # type: ignore[assignment]  # none of Kafka's
-        self.versions = versions(0, 0)
-        self.handler = "between_brokers"
-        self.rights = Guard.OWN
-        self.names = NO_TOPICS
-        self.asks = self.changes = self.is_eager = False
-        self.listed_from = 0
-        self.key, self.kind, self.rows_from = NO_KEY
-        self.asked, self.answered = NO_ROWS
-        self.way = Way.ANY
+        super().__init__(
+            BETWEEN_BROKERS_KEY,  # type: ignore[arg-type]  # none of Kafka's
+            versions(0, 0),
+            rights=Guard.OWN,
+            names=NO_TOPICS,
+            way=Way.ANY,
+            handler="between_brokers",
+        )
         self._loaded = LoadedRoute(BetweenBrokersRequest, between_brokers)
 
     @property
