@@ -30,7 +30,6 @@ class Health:
 
 async def health_of(broker: Broker) -> Health:
     """Return a running broker's health; storage and metadata are asked, so that their errors show."""
-    await broker.store.get("/admin/clusters")
     for status, reasons in (
         (Status.FAILED, await broker.troubles()),
         (Status.STARTING, broker.waits_for()),

@@ -322,6 +322,7 @@ class Broker:
 
     async def troubles(self) -> list[str]:
         """Return, in words, what keeps this broker from doing what it promises; nothing if it is well."""
+        await self.store.get("/admin/clusters")  # so that a store that does not answer shows
         found = [] if self.engine.failed is None else [str(self.engine.failed)]
         if not await self.store.is_writable():
             found.append(f"the metadata store cannot be written to: {self.store.trouble}")

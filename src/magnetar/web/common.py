@@ -73,12 +73,6 @@ def metrics(broker: Broker, principal: Principal) -> Response:
     return _Text(exposed(broker.figures, access, ProcessFigures(broker)), media_type=CONTENT_TYPE)
 
 
-async def troubles(broker: Broker) -> list[str]:
-    """Return what keeps the broker from being well."""
-    await broker.store.get("/admin/clusters")
-    return await broker.troubles()
-
-
 def well(broker: Broker) -> str:
     """Return the text of an answer that nothing is wrong: what is degraded all the same, or "ok"."""
     degraded = broker.conditions.texts()
@@ -122,7 +116,7 @@ class Common:
         return metrics(self._broker, principal)
 
     async def _health(self, request: Request) -> Response:
-        return _as_status(await troubles(self._broker), self._broker)
+        return _as_status(await self._broker.troubles(), self._broker)
 
     async def _ready(self, request: Request) -> Response:
         return _as_status(self._broker.waits_for(), self._broker)

@@ -79,7 +79,7 @@ def _address(ask: AdminRequest, node_id: int) -> Address:
 
 async def health(ask: AdminRequest) -> Reply:
     """Tell whether storage and metadata answer, and essential background work succeeds; 503 with what does not."""
-    wrong = await web_common.troubles(ask.services.broker)
+    wrong = await ask.services.broker.troubles()
     if wrong:
         raise RestError(503, "; ".join(wrong))
     return Reply(b"ok", "text/plain")
