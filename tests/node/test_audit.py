@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -21,8 +24,14 @@ from confluent_kafka.admin import (
 )
 
 from magnetar.admin.client import Local
-from magnetar.base import audit
+from magnetar.base import audit, slices
 from magnetar.base.audit import Act, Actor, note, open_file, shown
+from magnetar.kafka.audited import audited
+from magnetar.kafka.context import RequestContext
+from magnetar.kafka.handlers import ROUTE_BY_KEY
+from magnetar.wire.kafka.messages import ApiKey
+from magnetar.wire.kafka.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from magnetar.wire.kafka.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 from tests.figures.told import url
 from tests.process import BrokerProcess
 from tests.security.signing import SECURED, token
@@ -202,6 +211,88 @@ def test_a_file_is_rotated_and_one_that_cannot_be_written_stops_nothing(
         note(actor, Act("DeleteTopics", "topic", "t"))
     assert [each.name for each in caplog.records] == ["magnetar.broker", "magnetar.audit"]
     assert audit.logging.getLogger("magnetar.audit").propagate
+
+
+class Turns:
+    """How many turns of the loop others have had."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._task = asyncio.create_task(self._take())
+
+    async def _take(self) -> None:
+        while True:
+            self.count += 1
+            await asyncio.sleep(0)
+
+    def end(self) -> int:
+        self._task.cancel()
+        return self.count
+
+
+@pytest.fixture
+def context() -> RequestContext:
+    kafka = SimpleNamespace(broker=SimpleNamespace(get=lambda name: None))
+    listener = SimpleNamespace(name="PLAINTEXT")
+    return RequestContext(kafka, 7, "console", "/127.0.0.1", listener)  # type: ignore[arg-type]
+
+
+def many(count: int) -> CreateTopicsRequest:
+    return CreateTopicsRequest(topics=[CreatableTopic(name=f"t-{number}") for number in range(count)])
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    """Return names and outcomes of the lines."""
+    return [(each.fields["name"], each.fields["outcome"]) for each in caplog.records]  # type: ignore[attr-defined]
+
+
+async def test_lines_of_a_large_request_are_written_in_slices(
+    context: RequestContext, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slices, "SLICE_S", 0.0)
+    answer = CreateTopicsResponse(topics=[CreatableTopicResult(name=f"t-{number}") for number in range(100)])
+
+    async def work() -> CreateTopicsResponse:
+        return answer
+
+    turns = Turns()
+    with caplog.at_level(logging.INFO, "magnetar.audit"):
+        assert await audited(work(), context, ROUTE_BY_KEY[ApiKey.CREATE_TOPICS], many(100), 1) is answer
+    assert turns.end() >= 300, "what is asked, what was there before, and the lines: each is sliced"
+    assert told(caplog) == [(f"t-{number}", "done") for number in range(100)]
+
+
+async def test_what_is_given_up_before_it_begins_is_closed_and_has_no_line(
+    context: RequestContext, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slices, "SLICE_S", 0.0)
+
+    async def work() -> None:
+        raise AssertionError("it has begun")
+
+    coroutine = work()
+    with caplog.at_level(logging.INFO, "magnetar.audit"):
+        task = asyncio.create_task(
+            audited(coroutine, context, ROUTE_BY_KEY[ApiKey.CREATE_TOPICS], many(100), 1)
+        )
+        for _ in range(10):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
+    assert not caplog.messages
+
+
+async def test_what_fails_has_a_line_for_each_thing_that_it_was_about(
+    context: RequestContext, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> None:
+        raise ConnectionAbortedError("no room")
+
+    with caplog.at_level(logging.INFO, "magnetar.audit"), pytest.raises(ConnectionAbortedError):
+        await audited(work(), context, ROUTE_BY_KEY[ApiKey.CREATE_TOPICS], many(3), 1)
+    assert told(caplog) == [(f"t-{number}", "refused") for number in range(3)]
 
 
 def test_refusals_cannot_fill_a_disk_and_what_is_done_is_told_beside_them(

@@ -5,8 +5,9 @@ Which requests those are says `magnetar.kafka.route.CHANGES`; all others pass by
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from magnetar.base.audit import Act, Actor, Outcome, note, shown
 from magnetar.base.errors import InvalidTopic
+from magnetar.base.slices import sliced
 from magnetar.node.broker import Broker
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages import ApiKey
@@ -76,13 +78,17 @@ async def audited(
     if route.api_key == ApiKey.OFFSET_COMMIT and not _is_due(context, request):
         return await work
     broker, rows = context.kafka.broker, _ROWS.get(ApiKey(route.api_key))
-    asked = _asked(request, rows)
-    before = {name: _state(broker, kind, name) for kind, name, _ in asked}
     actor = _actor(context, correlation_id)
     try:
+        asked = [each async for each in sliced(_asked(request, rows))]
+        before = {name: _state(broker, kind, name) async for kind, name, _ in sliced(asked)}
+    except BaseException:
+        work.close()  # it has not begun, and would complain that nobody awaits it
+        raise
+    try:
         response = await work
-    except BaseException as error:
-        for kind, name, what in asked:
+    except (Exception, asyncio.CancelledError) as error:
+        async for kind, name, what in sliced(asked):
             note(
                 actor,
                 Act(route.name, kind, name, Outcome.REFUSED, str(error) or type(error).__name__, asked=what),
@@ -90,8 +96,11 @@ async def audited(
         raise
     if getattr(request, "validate_only", False):
         return response
-    for at, row in enumerate(_answered(response, rows)):
-        kind, name, what = _asked_for(asked, rows, row, at)
+    by_name = {each[1]: each for each in reversed(asked)}
+    at = -1
+    async for row in sliced(_answered(response, rows)):
+        at += 1
+        kind, name, what = _asked_for(asked, by_name, rows, row, at)
         code = _code(row)
         told = getattr(row, "error_message", None) or ""
         after = _state(broker, kind, name) if not code else None
@@ -135,24 +144,23 @@ def _actor(context: RequestContext, correlation_id: int) -> Actor:
     )  # fmt: skip
 
 
-_Asked = list[tuple[str, str, Any]]
+_Asked = tuple[str, str, Any]
 
 
-def _asked(request: Any, rows: AuditedRows | None) -> _Asked:
-    """Return what a request is about: kinds, names, and what is asked; now, for handlers use requests up."""
+def _asked(request: Any, rows: AuditedRows | None) -> Iterator[_Asked]:
+    """Yield what a request is about: kinds, names, and what is asked; before it is handled, which uses it up."""
     if rows is None:
         kind, field = _ONE.get(request.API_KEY, ("broker", ""))
-        return [(kind, str(getattr(request, field, "") or ""), shown(request))]
-    found: _Asked = []
+        yield kind, str(getattr(request, field, "") or ""), shown(request)
+        return
     for row in islice(getattr(request, rows.asked) or (), _MOST_ROWS):
         name = row if isinstance(row, str) else getattr(row, rows.asked_name or rows.name or "", None)
         kind = rows.kind or _RESOURCES.get(getattr(row, "resource_type", 0), "resource")
-        found.append((kind, name or "", None if isinstance(row, str) else shown(row)))
+        yield kind, name or "", None if isinstance(row, str) else shown(row)
     for extra in ("topic_names", "deletions"):  # older DeleteTopics, and SCRAM's other half
         for row in islice(getattr(request, extra, None) or (), _MOST_ROWS):
             name = row if isinstance(row, str) else row.name
-            found.append((rows.kind, name, None if isinstance(row, str) else shown(row)))
-    return found
+            yield rows.kind, name, None if isinstance(row, str) else shown(row)
 
 
 def _answered(response: Any, rows: AuditedRows | None) -> list[Any]:
@@ -161,14 +169,16 @@ def _answered(response: Any, rows: AuditedRows | None) -> list[Any]:
     )
 
 
-def _asked_for(asked: _Asked, rows: AuditedRows | None, row: Any, at: int) -> tuple[str, str, Any]:
+def _asked_for(
+    asked: Sequence[_Asked], by_name: Mapping[str, _Asked], rows: AuditedRows | None, row: Any, at: int
+) -> _Asked:
     """Return which of what was asked a row of the answer is about."""
     if rows is None or rows.name is None:
         return asked[at] if at < len(asked) else (rows.kind if rows else "", "", None)
     name = getattr(row, rows.name) or ""
     if at < len(asked) and asked[at][1] == name:
         return asked[at]
-    return next((each for each in asked if each[1] == name), (rows.kind, name, None))
+    return by_name.get(name, (rows.kind, name, None))
 
 
 def _code(row: Any) -> int:

@@ -10,7 +10,6 @@ from magnetar.kafka.authorization.topics import DENIED as TOPIC_DENIED
 from magnetar.kafka.authorization.topics import MESSAGE as TOPIC_MESSAGE
 from magnetar.kafka.authorization.topics import split
 from magnetar.serving.pace import paced
-from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages import (
     describe_share_group_offsets_response,
 )
@@ -18,8 +17,6 @@ from magnetar.wire.kafka.messages import (
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
     from magnetar.kafka.route import Handler
-
-_CLUSTER_DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 # What brokers ask of each other: CLUSTER_ACTION on the cluster.

@@ -10,7 +10,6 @@ from magnetar.wire.kafka.messages.describe_cluster_response import DescribeClust
 from magnetar.wire.kafka.messages.list_config_resources_response import ConfigResource
 from magnetar.wire.kafka.messages.metadata_response import MetadataResponseBroker
 
-_UNFENCED = 1
 OF_BROKERS = (4, 8)
 """Types of resources: a broker, and its loggers."""
 
