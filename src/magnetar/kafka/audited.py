@@ -83,7 +83,7 @@ async def audited(
         asked = [each async for each in sliced(_asked(request, rows))]
         before = {name: _state(broker, kind, name) async for kind, name, _ in sliced(asked)}
     except BaseException:
-        work.close()  # it has not begun, and would complain that nobody awaits it
+        work.close()  # it was never awaited, of which Python would warn
         raise
     try:
         response = await work

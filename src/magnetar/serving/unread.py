@@ -41,7 +41,7 @@ class Unread(NamedTuple):
     """That have come and wait in the socket."""
 
     def ends_amid(self, missing_bytes: int, *, tls: bool) -> bool:
-        """Whether the client has gone amid a frame that lacks so many bytes: it never gets whole."""
+        """Return True if the client has gone amid a frame that lacks so many bytes: it never gets whole."""
         comes = self.nbytes + (DECRYPTED_BYTES if tls else 0)
         return self.has_left and (self.is_reset or missing_bytes > comes)
 
