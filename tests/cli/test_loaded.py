@@ -28,6 +28,8 @@ FEW = (
     "kazoo",
     "jpype",
     "re2",  # for patterns
+    "jinja2",  # of the console
+    "magnetar.console",
     "magnetar.kafka.coordinators.consumer.group",  # of groups that few have
     "magnetar.kafka.coordinators.consumer.members",
     "magnetar.kafka.coordinators.share.group",
@@ -144,6 +146,7 @@ def test_figures_are_told_without_what_takes_long_to_load(tmp_path: Path) -> Non
         with urlopen(f"http://{broker.http}/metrics", timeout=60) as answer:
             assert b"\nkafka_server_" in answer.read()
         loaded = broker.end()
+        assert loaded & {"jinja2", "magnetar.console"} == set()
         assert "magnetar.kafka.figures" in loaded
         assert {name for name in loaded if name.startswith("anyio._backends.")} == set()
     finally:
@@ -174,3 +177,13 @@ def read(address: str, *, group: str, assigned: bool, protocol: str = "classic")
             seen += 1
     consumer.close()
     return seen
+
+
+def test_the_console_is_loaded_by_the_first_request_for_it(tmp_path: Path) -> None:
+    broker = Broker(tmp_path / "data", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0")
+    try:
+        with urlopen(f"http://{broker.http}/console", timeout=60) as answer:
+            assert b"All is well" in answer.read()
+        assert {"magnetar.console.overview", "jinja2"} <= broker.end()
+    finally:
+        broker.kill()

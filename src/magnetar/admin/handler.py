@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from magnetar.admin.listeners import parse_web_listeners
 from magnetar.admin.server import AdminServer
@@ -15,12 +16,17 @@ from magnetar.node.broker import Broker
 from magnetar.node.handlers import ProtocolHandler
 from magnetar.serving.listeners import Listener
 from magnetar.serving.url_listeners import with_tls
+from magnetar.settings.built_in import CONSOLE, loaded
 from magnetar.settings.settings import Settings
+from magnetar.web.parts import WebParts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.types import ASGIApp
 
     from magnetar.pulsar.rest.request import Address
+    from magnetar.pulsar.services import PulsarServices
     from magnetar.web.server import WebServer
 
 
@@ -80,7 +86,10 @@ class AdminHandler(ProtocolHandler):
         from magnetar.pulsar.services import PulsarServices
 
         services = self._broker.offers.get(PulsarServices)
-        return make_app(services, self._address, (*ROUTES, *rest.ROUTES))
+        app = make_app(services, self._address, (*ROUTES, *rest.ROUTES))
+        if not self._settings.of(AdminSettings).console_enabled:
+            return app
+        return WebParts(app, {"console": partial(_console, services, self._address)}, root="console")
 
     def _address(self) -> Address:
         from magnetar.pulsar.rest.request import Address
@@ -96,3 +105,8 @@ class AdminHandler(ProtocolHandler):
             self._web.close()
 
     async def close(self) -> None: ...
+
+
+def _console(services: PulsarServices, address: Callable[[], Address]) -> ASGIApp:
+    """Load the console; a room above this one, so that it is found by its name alone."""
+    return cast("Callable[..., ASGIApp]", loaded(CONSOLE))(services, address)

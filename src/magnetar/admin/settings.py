@@ -32,6 +32,13 @@ class AdminSettings(HandlerSettings):
         "", Kind.STRING, "Port on which Pulsar's admin REST is served over TLS (https); empty for none."
     )
 
+    console_enabled: bool = setting(
+        True,
+        Kind.BOOLEAN,
+        "Whether the console is served at /console, on the port of the admin REST. It only shows, to each client what "
+        "its grants let it see, and is loaded by the first request for it.",
+    )
+
     @property
     def asks_to_serve(self) -> bool:
         return True  # this machine's operators are always answered, on the socket in the data directory

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -30,6 +31,9 @@ _HIDDEN = "(hidden)"
 _MOST_ITEMS = 100
 _MOST_LETTERS = 1000
 _DEEPEST = 6
+recent: deque[Mapping[str, str]] = deque(maxlen=50)
+"""The last acts of this process, the oldest first: what was done to which resource by which client, and the outcome."""
+_MOST_OF_RECENT = 200
 _audit = logging.getLogger("magnetar.audit")
 _log = logging.getLogger("magnetar.broker")
 
@@ -109,6 +113,7 @@ def note(actor: Actor, act: Act) -> None:
     """Write the line of one act. Of refusals, which strangers can cause, only `MOST_REFUSALS` have one in a minute."""
     if not _audit.isEnabledFor(logging.INFO) or (act.outcome is Outcome.REFUSED and not _refusals.has_room()):
         return
+    recent.append(_brief(actor, act))
     before, after = _differing(act.before, act.after)
     known = {
         "principal": actor.principal or ANONYMOUS,
@@ -129,6 +134,21 @@ def note(actor: Actor, act: Act) -> None:
     }
     told = {name: value for name, value in known.items() if value not in ("", None)}
     _audit.info("%s %s %s", act.operation, act.kind, act.outcome.value, extra=fields(**told))
+
+
+def _brief(actor: Actor, act: Act) -> Mapping[str, str]:
+    told = {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "principal": actor.principal or ANONYMOUS,
+        "address": actor.address,
+        "protocol": actor.protocol,
+        "operation": act.operation,
+        "resource": act.kind,
+        "name": act.name,
+        "outcome": act.outcome.value,
+        "error": act.error,
+    }
+    return {name: value[:_MOST_OF_RECENT] for name, value in told.items()}
 
 
 def note_own(operation: str, kind: str, name: str, **details: object) -> None:

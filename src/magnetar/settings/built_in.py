@@ -38,6 +38,8 @@ BUILT_IN = {
         ("magnetar.schema_registry.settings:SchemaRegistrySettings",),
     ),
 }
+CONSOLE = "magnetar.console.app:make_console"
+"""What makes the application of the console; loaded by the first request for it."""
 METADATA_STORES = {
     "sqlite": "magnetar.logs.storage.embedded:SqliteStores",
     "memory": "magnetar.logs.storage.embedded:MemoryStores",

@@ -32,6 +32,10 @@ _OWN = frozenset({b"same-origin", b"none"})
 _PROBES = frozenset({"/health", "/ready", "/healthz", "/readyz", "/livez"})
 _LINKED = frozenset({"/metrics", "/metrics/", "/openapi.json", "/admin/v2/openapi.json"}) | _PROBES
 """What any page may link to, those besides that answer whoever asks."""
+_CONSOLE = "/console"
+"""Its pages may be linked to: they change nothing, no page can frame them, and who is logged in is not sent along."""
+OWN_FORMS = frozenset({"/console/login", "/console/logout"})
+"""Paths that take forms, of pages of this address that say so: another page could log its reader in as another."""
 _NOBODYS = ("localhost", "local", "localdomain", "internal", "lan", "svc", "test", "home.arpa")
 """Ends of names that no stranger can register and point here: Kubernetes' among them."""
 _HOST = re.compile(r"://(\[[^\]]*\]|[^/:,\s]*)")
@@ -67,7 +71,7 @@ class WebPages:
         if not self._is_own(method, path, forwarded or host, headers):
             return PageRefusal(403, "a page of another site may not ask this")
         kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-        if method == "POST" and kind in _FORMS:
+        if method == "POST" and kind in _FORMS and not (path in OWN_FORMS and _tells_its_page(headers)):
             return PageRefusal(
                 415, f"HTTP 415 Unsupported Media Type: {kind.decode()}; send application/json"
             )
@@ -79,9 +83,10 @@ class WebPages:
         if site in _OWN:
             return True
         if site is not None:
+            is_linked = path in _LINKED or path == "/" or path.startswith(_CONSOLE)
             return (
                 method in _READS
-                and path in _LINKED
+                and is_linked
                 and headers.get(b"sec-fetch-mode") == b"navigate"
                 and origin is None
             ) or self._allows(origin)
@@ -103,6 +108,12 @@ class WebPages:
         except ValueError:
             return False
         return True
+
+
+def _tells_its_page(headers: Mapping[bytes, bytes]) -> bool:
+    """True if the browser says which page sends this; `_is_own` has checked that it is one of this address."""
+    site = headers.get(b"sec-fetch-site")
+    return site == b"same-origin" if site is not None else b"origin" in headers
 
 
 def _name(host: bytes) -> str:

@@ -1,4 +1,5 @@
-"""The admin REST and the schema registry: every path of their tables, asked of the applications without a socket."""
+"""The admin REST, the console and the schema registry: every path of their tables, asked of the applications without a
+socket."""
 
 from __future__ import annotations
 
@@ -9,15 +10,17 @@ import re
 from collections.abc import Iterator
 from functools import cache, partial
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
+from magnetar.console.app import make_console
+from magnetar.console.table import PAGES
 from magnetar.pulsar.rest.app import make_app
 from magnetar.pulsar.rest.request import Address
 from magnetar.pulsar.rest.routes import ROUTES
 from magnetar.schema_registry import endpoints
 from magnetar.schema_registry.app import App
 from tests.security.matrix.asking import Ask, Outcome
-from tests.security.matrix.house import Asker, House
+from tests.security.matrix.house import IDS_OF_RED, Asker, House
 
 _VALUE = re.compile(r"\{(\w+)(?::\w+)?\}")
 _SCHEMA = {"type": "record", "name": "R", "fields": []}
@@ -98,6 +101,36 @@ def _rest_app() -> Any:
     return make_app(_asked, lambda: _HERE)  # type: ignore[arg-type]
 
 
+def console_paths() -> Iterator[tuple[str, Ask]]:
+    """Yield every page of the console, as HTML and as JSON, asked about red's things by their names."""
+    query = urlencode(
+        {
+            "topic": "red/default/ruby",
+            "tenant": "red",
+            "group": "readers",
+            "transaction": IDS_OF_RED[0],
+            "subject": "red/default/ruby-value",
+            "partition": "0",
+            "offset": "0",
+        }
+    )
+    for page in PAGES:
+        for name in (page.name, f"{page.name or 'overview'}.json"):
+            path = f"/console/{name}".rstrip("/")
+            yield f"GET {path}", partial(_console, path, query)
+
+
+async def _console(path: str, query: str, house: House, asker: Asker) -> tuple[Outcome, bytes]:
+    headers = [(b"authorization", b"Bearer " + asker.proof.encode())] if asker.proof else []
+    _asked.house = house
+    return _outcome(*await _call(_console_app(), "GET", path, headers, b"", query.encode()))
+
+
+@cache
+def _console_app() -> Any:
+    return make_console(_asked, lambda: _HERE)  # type: ignore[arg-type]
+
+
 def registry_paths() -> Iterator[tuple[str, Ask]]:
     """Yield every route of the schema registry, by the subject's short name and by its full one."""
     for route in endpoints.ROUTES:
@@ -154,7 +187,7 @@ def _outcome(status: int, answer: bytes) -> tuple[Outcome, bytes]:
 
 
 async def _call(
-    app: Any, method: str, path: str, headers: list[tuple[bytes, bytes]], body: bytes
+    app: Any, method: str, path: str, headers: list[tuple[bytes, bytes]], body: bytes, query: bytes = b""
 ) -> tuple[int, bytes]:
     from urllib.parse import unquote
 
@@ -165,7 +198,7 @@ async def _call(
         "path": unquote(path),
         "raw_path": path.encode(),
         "root_path": "",
-        "query_string": b"",
+        "query_string": query,
         "headers": headers,
         "scheme": "http",
         "server": ("127.0.0.1", 8080),
