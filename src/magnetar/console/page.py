@@ -28,6 +28,8 @@ class ConsolePage(NamedTuple):
     """Gathers them for the client, of what that one may see; raises what the admin REST raises."""
     commands: Callable[[AdminRequest, Facts], list[Command]]
     in_menu: bool = True
+    of_topic: bool = False
+    """Whether it is about the topic that the query names."""
 
     @property
     def template(self) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from magnetar.console import overview, topics
+from magnetar.console import overview, topic, topics
 from magnetar.console.page import ConsolePage
 
 PAGES: tuple[ConsolePage, ...] = (
     overview.PAGE,
     topics.PAGE,
+    topic.TOPIC,
+    topic.LEDGERS,
+    topic.CONFIGURATION,
 )

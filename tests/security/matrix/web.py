@@ -117,7 +117,8 @@ def console_paths() -> Iterator[tuple[str, Ask]]:
     for page in PAGES:
         for name in (page.name, f"{page.name or 'overview'}.json"):
             path = f"/console/{name}".rstrip("/")
-            yield f"GET {path}", partial(_console, path, query)
+            way = f"GET {path}?topic=red/default/ruby" if page.of_topic else f"GET {path}"
+            yield way, partial(_console, path, query)
 
 
 async def _console(path: str, query: str, house: House, asker: Asker) -> tuple[Outcome, bytes]:
