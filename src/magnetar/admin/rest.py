@@ -43,9 +43,13 @@ async def question(ask: AdminRequest) -> Reply:
             raise Invalid(str(error)) from None
         value = await getattr(LiveBroker(broker), asked.method)(**given)
     except AdminError as error:
-        status = next((_STATUS[each] for each in type(error).__mro__ if each in _STATUS), 500)
-        return Reply(to_line(as_error(error)), status=status)
+        return Reply(to_line(as_error(error)), status=status_of(error))
     return Reply(to_line({"answer": value}))
+
+
+def status_of(error: AdminError) -> int:
+    """Return the HTTP status of an error."""
+    return next((_STATUS[each] for each in type(error).__mro__ if each in _STATUS), 500)
 
 
 ROUTES = (

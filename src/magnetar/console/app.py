@@ -18,6 +18,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from magnetar import __version__
+from magnetar.admin.errors import AdminError
+from magnetar.admin.rest import status_of
 from magnetar.auth.authentication import BASIC, TOKEN, AuthenticationFailed, Principal
 from magnetar.cluster.ownership import NotOwned
 from magnetar.console.page import ConsolePage
@@ -115,6 +117,9 @@ class Console:
             return await self._not_known(request, error, as_json=as_json)
         except NotOwned as error:
             return self._elsewhere(request, error)
+        except AdminError as error:
+            reason = f"{error} {error.next_step}".strip()
+            return await self._refused(request, status_of(error), reason, as_json=as_json)
         except Exception as error:
             status, reason = refusal_of(error, f"{request.method} {path}")
             return await self._refused(request, status, reason, as_json=as_json)

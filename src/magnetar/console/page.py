@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from starlette.responses import Response
+
 from magnetar.auth import Access, Right, may
 from magnetar.base.errors import TopicNotFound
 from magnetar.pulsar.rest.request import AdminRequest, RestError
@@ -24,8 +26,9 @@ class ConsolePage(NamedTuple):
     name: str
     """Empty for the first one."""
     title: str
-    facts: Callable[[AdminRequest], Awaitable[Facts]]
-    """Gathers them for the client, of what that one may see; raises what the admin REST raises."""
+    facts: Callable[[AdminRequest], Awaitable[Facts | Response]]
+    """Gathers them for the client, of what that one may see; raises what the admin REST raises. A response is sent as
+    it is: a download."""
     commands: Callable[[AdminRequest, Facts], list[Command]]
     in_menu: bool = True
     of_topic: bool = False

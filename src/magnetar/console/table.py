@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from magnetar.console import overview, topic, topics
+from magnetar.console import overview, records, topic, topics
 from magnetar.console.page import ConsolePage
 
 PAGES: tuple[ConsolePage, ...] = (
@@ -11,4 +11,6 @@ PAGES: tuple[ConsolePage, ...] = (
     topic.TOPIC,
     topic.LEDGERS,
     topic.CONFIGURATION,
+    records.RECORDS,
+    records.RECORD,
 )

@@ -195,7 +195,7 @@ async def ledgers_facts(ask: AdminRequest) -> Facts:
 def ledgers_commands(ask: AdminRequest, facts: Facts) -> list[Command]:
     full = facts["full"] if facts["partitions"] == 1 else f"{facts['full']}-partition-{facts['partition']}"
     return [
-        magnetar("ledger", "list", facts["topic"], "--partition", str(facts["partition"])),
+        magnetar("ledger", "list", f"{facts['topic']}-{facts['partition']}"),
         kafka_tool(ask, "kafka-log-dirs", "--describe", "--topic-list", facts["topic"]),
         pulsar_admin(ask, "topics", "stats-internal", full),
     ]
@@ -226,7 +226,7 @@ def _config(entry: ConfigEntry) -> dict[str, Any]:
 
 def configuration_commands(ask: AdminRequest, facts: Facts) -> list[Command]:
     return [
-        magnetar("config", "describe", facts["topic"]),
+        magnetar("config", "show", "--topic", facts["topic"]),
         kafka_tool(
             ask,
             "kafka-configs",
