@@ -392,6 +392,36 @@ async def test_a_claim_whose_answer_did_not_come_is_this_brokers_own(
     ]  # it is known again, and neither given up nor made anew
 
 
+async def test_bundles_of_a_lost_session_are_let_go_of_side_by_side_a_few_at_a_time() -> None:
+    """Each waits for bookies and for ZooKeeper, which may not be there."""
+    broker = ClusterOwnership(MemoryStore(MemoryTree()), "c", 1, None, 40, 4.0)
+    await broker.start()
+    broker.namespaces = lambda: [NAMESPACE]
+    broker.listens("http", _endpoint(1))
+    await broker.begin()
+    await until(lambda: len(broker.mine()) == 40)
+    going, let_go = 0, 0
+    may_go = asyncio.Event()
+
+    async def lost(bundle: Bundle) -> None:
+        nonlocal going, let_go
+        going += 1
+        await may_go.wait()
+        going -= 1
+        let_go += 1
+
+    broker.on_lost.append(lost)
+    await broker._store.lose_session()  # type: ignore[attr-defined]
+    await until(lambda: going == 16)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert (going, let_go) == (16, 0)
+    may_go.set()
+    await until(lambda: let_go == 40)
+    await until(lambda: len(broker.mine()) == 40)
+    await broker.close()
+
+
 async def test_a_claim_that_was_sent_under_an_earlier_session_is_made_anew(
     brokers: list[ClusterOwnership], monkeypatch: pytest.MonkeyPatch
 ) -> None:

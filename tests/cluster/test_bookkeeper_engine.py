@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import count
 from pathlib import Path
@@ -15,7 +16,9 @@ import pytest
 from magnetar.ledger.cursors.cursor import Start
 from magnetar.ledger.errors import LedgerError, LedgerFenced, LedgerNotFound, StorageFailed, StorageFull
 from magnetar.ledger.formats.cursor_info import cursor_path
-from magnetar.ledger.port import NOWHERE, Snapshot
+from magnetar.ledger.formats.info import decode_info, encode_info
+from magnetar.ledger.ledger_list import STARTS
+from magnetar.ledger.port import NOWHERE, CompactionRules, LedgerPolicy, Snapshot
 from magnetar.metadata import (
     ANY,
     MetadataStore,
@@ -38,7 +41,9 @@ from magnetar.ledger.bookkeeper import jars  # noqa: E402
 from magnetar.ledger.bookkeeper.bookies import Bookies, Quorums  # noqa: E402
 from magnetar.ledger.bookkeeper.engine import BookKeeperEngine  # noqa: E402
 from magnetar.ledger.bookkeeper.on_their_way import OnTheirWay  # noqa: E402
+from magnetar.ledger.bookkeeper.opening import CheckpointNode  # noqa: E402
 from magnetar.metadata.zookeeper import ZooKeeperStore  # noqa: E402
+from magnetar.metadata.zookeeper_session import ZooKeeperSession  # noqa: E402
 
 _roots = (f"/tests/{number}" for number in count())
 
@@ -191,6 +196,104 @@ async def test_a_writer_that_was_killed_leaves_all_that_it_acknowledged(house: B
     assert (ledger.sealed, ledger.entries, ledger.max_timestamp) == (True, 200, NOW_MS + 69)
     for offset in (0, 1, 37, 38, 250, 399):
         assert (await again.read(offset, max_bytes=1))[0].last_offset == offset | 1
+    await other.end()
+
+
+async def test_an_opening_asks_zookeeper_for_no_more_than_it_must(
+    house: BookKeeperHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The requests of a broker that takes over a thousand logs of a dead one are what that costs."""
+    names = [f"t-{number}" for number in range(20)]
+    for name in names:
+        log = await house.engine.open(name, LedgerPolicy(), 3)
+        log.take_snapshot = lambda: b"state"
+        await append_durably(log, b"x")
+    other = BookKeeperHouse(house.cluster, house.root)
+    await other.begin()
+    asked: list[str] = []
+    ask = ZooKeeperSession.ask
+
+    def counted(session: ZooKeeperSession, request: Any) -> asyncio.Future[Any]:
+        if session is other.metadata.session and getattr(request, "path", "") != "/":  # that is its heartbeat
+            asked.append(type(request).__name__)
+        return ask(session, request)
+
+    reads: list[int] = []
+    read_by = Bookies.read_by
+
+    async def read(bookies: Bookies, *given: Any, **more: Any) -> list[bytes]:
+        reads.append(given[1])
+        return await read_by(bookies, *given, **more)
+
+    monkeypatch.setattr(ZooKeeperSession, "ask", counted)
+    monkeypatch.setattr(Bookies, "read_by", read)
+    assert await other.engine.left_open(names) == names
+    for name in names:
+        log = await other.engine.open(name, LedgerPolicy(), 4)
+        assert [payload(each) for each in await log.read(0, max_bytes=1 << 20)] == [batch(b"x")]
+        assert log.epoch_starts == "3 0\n4 1"
+        log.take_snapshot = lambda: b"state"
+        await append_durably(log, b"y")
+    found = Counter(asked)
+    assert found["Transaction"] == 2 * len(names), "each log is claimed, and gets a ledger"
+    assert sum(found.values()) - found["Transaction"] <= 4, found
+    assert len(reads) == len(names), "what was read when it was recovered is not read again"
+    await other.end()
+
+
+async def test_leader_epochs_lie_with_the_log(house: BookKeeperHouse) -> None:
+    log = await house.engine.open("t", LedgerPolicy(), 2)
+    assert log.epoch_starts == "2 0"
+    await house.engine.release("t")
+    log = await house.engine.open("t", LedgerPolicy(), 5)  # nothing was written under the one before
+    assert log.epoch_starts == "5 0"
+    await append_durably(log, b"0")
+    await house.reopen()
+    log = await house.engine.open("t", LedgerPolicy(), 6)
+    await house.engine.release("t")
+    log = await house.engine.open("t", LedgerPolicy(), 9)
+    assert log.epoch_starts == "5 0\n9 1"
+    await append_durably(log, b"1")
+    await house.reopen()
+    assert (await house.engine.open("t", LedgerPolicy(), 9)).epoch_starts == "5 0\n9 1"
+
+
+async def test_leader_epochs_of_earlier_brokers_are_looked_up_once(house: BookKeeperHouse) -> None:
+    log = await house.engine.open("t", LedgerPolicy(), 2)
+    await append_durably(log, b"0")
+    await house.engine.release("t")
+    stored = await house.metadata.get("/managed-ledgers/t")
+    assert stored is not None
+    info = decode_info(stored.value)
+    del info.properties[STARTS]  # as brokers did that had them elsewhere
+    await house.metadata.commit([Put("/managed-ledgers/t", encode_info(info), stored.version)])
+    log = await house.engine.open("t", LedgerPolicy(), 4)
+    assert log.epoch_starts is None
+    log.epoch_starts = "1 0\n4 1"
+    await append_durably(log, b"1")
+    await house.reopen()
+    assert (await house.engine.open("t", LedgerPolicy(), 7)).epoch_starts == "1 0\n4 1\n7 2"
+
+
+@pytest.mark.parametrize("goes", ["trim", "compact"])
+async def test_what_a_checkpoint_is_owed_for_does_not_go_before_it(house: BookKeeperHouse, goes: str) -> None:
+    log = await house.open()
+    for number in range(3):
+        await append_durably(log, b"%d" % number)
+    other = BookKeeperHouse(house.cluster, house.root)
+    await other.begin()
+    log = await other.open()
+    log.take_snapshot = lambda: b"known at %d" % log.log_end_offset
+    await append_durably(log, b"3")
+    assert await other.metadata.get(CheckpointNode(other.metadata, log.name).path) is None
+    if goes == "trim":
+        await log.trim(2)
+    else:
+        await log.compact(CompactionRules())
+    third = BookKeeperHouse(house.cluster, house.root)
+    await third.begin()
+    assert (await third.open()).snapshot == Snapshot(4, b"known at 4")
+    await third.end()
     await other.end()
 
 

@@ -34,9 +34,11 @@ class_path()  # skips the module where ZooKeeper cannot be run
 
 from kazoo.client import KazooClient  # noqa: E402
 from kazoo.exceptions import NoNodeError  # noqa: E402
-from kazoo.protocol.serialization import GetChildren, GetData  # noqa: E402
+from kazoo.protocol.serialization import Create, GetChildren, GetData  # noqa: E402
+from kazoo.security import make_acl  # noqa: E402
 
 from magnetar.metadata.zookeeper import ZooKeeperStore  # noqa: E402
+from magnetar.metadata.zookeeper_requests import GetMany  # noqa: E402
 from magnetar.metadata.zookeeper_session import LEASE  # noqa: E402
 
 _SECONDS = 4.0  # of a session
@@ -302,6 +304,8 @@ async def test_a_change_costs_one_read_however_many_nodes_there_are(
     def noted(request: Any) -> asyncio.Future[Any]:
         if isinstance(request, GetData | GetChildren):
             read.append(request.path.rpartition("/")[2])
+        elif isinstance(request, GetMany):
+            read.extend(path.rpartition("/")[2] for path in request.paths)
         return ask(request)
 
     store.session.ask = noted  # type: ignore[method-assign]
@@ -346,3 +350,30 @@ def test_kazoo_is_told_of_errors_that_it_does_not_know() -> None:
 
     assert issubclass(EXCEPTIONS[-127], Exception)
     assert EXCEPTIONS[-101] is NoNodeError
+
+
+async def test_many_nodes_are_read_with_few_requests(
+    store: ZooKeeperStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [f"/n-{number}" for number in range(100)]
+    for path in paths[::2]:
+        await store.commit([Put(path, path.encode() * 3, MUST_NOT_EXIST)])
+    await store.commit([Put(paths[2], b"", 0)])
+    asked: list[object] = []
+    ask = store.session.ask
+    monkeypatch.setattr(store.session, "ask", lambda request: [asked.append(request), ask(request)][1])
+    found = await store.get_many(paths)
+    assert found[1::2] == [None] * 50
+    assert found[::2] == [(b"", 1) if path == paths[2] else (path.encode() * 3, 0) for path in paths[::2]]
+    assert len([each for each in asked if getattr(each, "path", "") != "/"]) == 7
+
+
+async def test_a_node_that_may_not_be_read_is_an_error_though_others_may(
+    store: ZooKeeperStore, root: str
+) -> None:
+    await store.commit([Put("/open", b"1", MUST_NOT_EXIST)])
+    closed = [make_acl("digest", "somebody:else", all=True)]
+    await store.session.ask(Create(f"{root}/closed", b"2", closed, 0))
+    with pytest.raises(MetadataUnavailable, match="NoAuthError"):
+        await store.get_many(["/open", "/closed"])
+    assert await store.get_many(["/open", "/gone"]) == [(b"1", 0), None]

@@ -66,6 +66,8 @@ _SETTLED_S = 3.0
 """How long a broker must have been there before others hand over what is meant for it."""
 _HANDED_OVER_AT_ONCE = 4
 _TAKEN_AT_ONCE = 16
+_LET_GO_AT_ONCE = 16
+"""Bundles of a session that is lost. Each waits for bookies and for ZooKeeper, which may not be there."""
 _UNLOAD_S = 30.0
 """How long whoever asks another broker to let go of a bundle waits for it."""
 _LEAVE_S = 15.0
@@ -771,14 +773,8 @@ class ClusterOwnership(Ownership):
         self._soon(self._let_go_and_come_back(gone))
 
     async def _let_go_and_come_back(self, gone: Sequence[Bundle]) -> None:
-        for bundle in gone:
-            with told_if_long(_log, f"bundle {bundle}, lost with the session, is being let go of"):
-                for told in self.on_lost:
-                    try:
-                        await told(bundle)
-                    except Exception:
-                        _log.exception("somebody could not let go of bundle %s", bundle)
-            self._is_let_go_of(bundle)
+        places = asyncio.Semaphore(_LET_GO_AT_ONCE)
+        await asyncio.gather(*(self._let_go_of_lost(bundle, places) for bundle in gone))
         while not self._is_closing:
             try:
                 await self._claim_id()
@@ -788,6 +784,16 @@ class ClusterOwnership(Ownership):
                 _log.warning("this broker cannot come back yet: %s", error)
                 await asyncio.sleep(_LOOK_S)
         self._moved.set()
+
+    async def _let_go_of_lost(self, bundle: Bundle, places: asyncio.Semaphore) -> None:
+        async with places:
+            with told_if_long(_log, f"bundle {bundle}, lost with the session, is being let go of"):
+                for told in self.on_lost:
+                    try:
+                        await told(bundle)
+                    except Exception:
+                        _log.exception("bundle %s could not be let go of", bundle)
+            self._is_let_go_of(bundle)
 
     async def _keep_looking(self) -> None:
         """Take what is meant for this broker and nobody has, as soon as that is so."""

@@ -21,6 +21,8 @@ _TRIES = 3
 BOOT, FIRST, NEXT, EPOCH = "boot", "first_offset", "next_offset", "epoch"
 TRANSACTIONS = "transactions"
 """Of the list's properties: there have been transactions in the log."""
+STARTS = "leader_epochs"
+"""Of the list's properties: where each leader epoch began (`magnetar.ledger.epoch_starts`)."""
 
 
 class _MayBeKept(LedgerFenced):
@@ -42,6 +44,8 @@ class LedgerList:
         self.info = info
         self.epoch = 0
         """Of the ownership under which it was opened."""
+        self.starts: str | None = None
+        """What is to be committed of where leader epochs began; None leaves what there is."""
         self.changing = asyncio.Lock()
         """Held while a change is on its way: no other one begins."""
         self._store = store
@@ -124,6 +128,8 @@ class LedgerList:
             info.properties[BOOT] = self._boot
             if self.epoch:
                 info.properties[EPOCH] = str(self.epoch)
+            if self.starts is not None:
+                info.properties[STARTS] = self.starts
             try:
                 await self._commit(encode_info(info), beside())
             except (LedgerClosed, _MayBeKept):

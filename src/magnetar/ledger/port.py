@@ -200,6 +200,15 @@ class ManagedLedger(ABC):
     were lost or taken back is not given again.
     """
 
+    keeps_epochs = False
+    """Whether where leader epochs begin is stored with it."""
+
+    epoch_starts: str | None = None
+    """Where leader epochs begin (`magnetar.ledger.epoch_starts`), the one that it was opened under included.
+
+    None where that is stored elsewhere. What it is set to is stored before anything that is appended from then on.
+    """
+
     room: Room = _ENDLESS
     """What is left for what producers send; whoever appends that asks before."""
 

@@ -29,6 +29,7 @@ from magnetar.topics.topic import Topic
 
 _CLOSED_AT_ONCE = 20  # with one flush, and some 5 ms of the event loop
 _LOOKED_AT_ONCE = 100
+_RELEASED_AT_ONCE = 64  # of all bundles: each is a checkpoint, an end of a ledger and a change of its list
 _ASKED_S = 1.0
 Reason = LedgerError | BrokerError
 """Why a log closed: in storage's words, or that its topic is gone, or that another broker has it."""
@@ -201,6 +202,7 @@ class OpenLogs:
         """What was counted of topics that are deleted."""
         self._gone = self._forget  # made once, not for each of many thousand logs
         self._opening: Once[tuple[bytes, int], OpenLog] = Once()
+        self._releases = asyncio.Semaphore(_RELEASED_AT_ONCE)
 
     def get(self, topic: Topic, index: int) -> OpenLog | None:
         """Return a log that is open already."""
@@ -274,7 +276,7 @@ class OpenLogs:
         figures = self._figures.get(key) or LogFigures()
         made = OpenLog(topic, index, log, bundle, self._gone, figures, self._unheld)
         log.on_closed.append(made.tell_closed)
-        made.epochs = await leader_epochs.entered(self._store, topic, index, owned.epoch, log.log_end_offset)
+        made.epochs = await leader_epochs.entered(self._store, topic, index, owned.epoch, log)
         if topic.deleted:
             await self._engine.delete(log.name)  # it was made again while its topic was being deleted
             raise TopicNotFound(f"topic {topic.kafka_name} was deleted")
@@ -360,7 +362,11 @@ class OpenLogs:
         going = list(logs)
         for each in going:
             each.tell_closed(reason)
-        await asyncio.gather(*(self._engine.release(each.log.name) for each in going))
+        await asyncio.gather(*(self._released(each.log.name) for each in going))
+
+    async def _released(self, name: str) -> None:
+        async with self._releases:
+            await self._engine.release(name)
 
     def forget(self, topic: Topic) -> None:
         """Tell the holders of a topic's logs that it is deleted; the engine deletes them after that."""

@@ -29,17 +29,24 @@ _TRIES = 100
 
 
 async def put_value(
-    store: MetadataStore, path: str, value: bytes, expected: int, beside: Sequence[Op] = ()
+    store: MetadataStore,
+    path: str,
+    value: bytes,
+    expected: int,
+    beside: Sequence[Op] = (),
+    *,
+    over_parts: bool = True,
 ) -> int:
     """Store a value of any size, ``beside`` small other operations, and return its version; raise as ``commit``.
 
-    ``expected`` is a version or `MUST_NOT_EXIST`: it decides which parts are whose.
+    ``expected`` is a version or `MUST_NOT_EXIST`: it decides which parts are whose. Not ``over_parts``: what is
+    expected there is known to be whole (`is_whole`), and is not looked at.
     """
     assert expected != ANY
-    before = await _head_of(store, path, expected)
+    before = await _head_of(store, path, expected) if over_parts else []
     head: bytes = value
     parts: list[str] = []
-    if len(value) > WHOLE_BYTES or value.startswith(_MAGIC):
+    if not is_whole(value):
         head, parts = await _put_parts(store, value)
     try:
         version = (await store.commit([Put(path, head, expected), *beside]))[0]
@@ -71,6 +78,11 @@ async def get_value(store: MetadataStore, path: str) -> Stored | None:
         if await store.get(path) == stored:
             raise MetadataCorrupt(path, "parts of it are missing or not whole")
     raise MetadataCorrupt(path, "it changes faster than it can be read")
+
+
+def is_whole(value: bytes) -> bool:
+    """Return True if `put_value` stores a value as it is."""
+    return len(value) <= WHOLE_BYTES and not value.startswith(_MAGIC)
 
 
 def is_head(value: bytes) -> bool:

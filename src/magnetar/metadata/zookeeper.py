@@ -62,6 +62,7 @@ from magnetar.metadata.ops import (
 )
 from magnetar.metadata.port import MetadataStore, Watch
 from magnetar.metadata.staging import Node, StagedCommit, Staging
+from magnetar.metadata.zookeeper_requests import GetMany
 from magnetar.metadata.zookeeper_security import ZooKeeperSecurity
 from magnetar.metadata.zookeeper_session import AddWatch, QuotaExceeded, RemoveWatch, ZooKeeperSession
 
@@ -70,6 +71,7 @@ SESSION_SECONDS = 30.0
 _EPHEMERAL = 1
 _TRIES = 200  # of a commit that others are quicker than
 _AT_ONCE = 1000  # nodes of a tree
+_WITH_ONE_REQUEST = 16  # nodes that are read together; each may have a megabyte
 _GONE = (ConnectionLoss, SessionExpiredError)  # while it was asked
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -150,11 +152,24 @@ class ZooKeeperStore(MetadataStore):
 
     async def get_many(self, paths: Iterable[str]) -> list[Stored | None]:
         asked = [check_path(path) for path in paths]
-        requests = [GetData(self._full(path), None) for path in asked]
         return [
             None if found is None else Stored(found[0], found[1].version)
-            for found in await self._ask_all(asked, requests)
+            for found in await self._values(asked)
         ]
+
+    async def _values(self, paths: Sequence[str]) -> list[Any]:
+        """Return bytes and stat of each node, None for those that are not there; by few requests."""
+        if len(paths) == 1:
+            return await self._ask_all(paths, [GetData(self._full(paths[0]), None)])
+        several = [paths[at : at + _WITH_ONE_REQUEST] for at in range(0, len(paths), _WITH_ONE_REQUEST)]
+        requests = [GetMany([self._full(path) for path in some]) for some in several]
+        values: list[Any] = []
+        for found in await self._ask_all(paths, requests):
+            for each in found:
+                if isinstance(each, KazooException) and not isinstance(each, NoNodeError):
+                    raise self._translated(each) from each
+                values.append(None if isinstance(each, KazooException) else each)
+        return values
 
     async def children(self, path: str) -> list[str]:
         below(path)
@@ -172,7 +187,7 @@ class ZooKeeperStore(MetadataStore):
             ]
             for at in range(0, len(names), _AT_ONCE):
                 few = names[at : at + _AT_ONCE]
-                kept = await self._ask_all(few, [GetData(self._full(name), None) for name in few])
+                kept = await self._values(few)
                 for name, node in zip(few, kept, strict=True):
                     if node is not None:
                         found[name] = Stored(node[0], node[1].version)
@@ -187,9 +202,25 @@ class ZooKeeperStore(MetadataStore):
         before = [each for each, about in self._commits.items() if not about.isdisjoint(paths)]
         if before:
             await asyncio.wait(before)
-        return await self._read(
-            lambda: asyncio.gather(*(self._ask_unless(each, NoNodeError) for each in requests))
-        )
+        return await self._read(lambda: self._answers(requests))
+
+    async def _answers(self, requests: Sequence[Any]) -> list[Any]:
+        """Return the answers to requests; None where there is no such node."""
+        session = self.session
+        asked = [session.ask(each) for each in requests]
+        found = []
+        for each in asked:  # they come in this order
+            try:
+                found.append(await each)
+            except NoNodeError:
+                found.append(None)
+            except BaseException:
+                for other in asked:  # what became of the others concerns no caller
+                    if other.done() and not other.cancelled():
+                        other.exception()
+                    other.cancel()
+                raise
+        return found
 
     async def _ask_unless(self, request: Any, *errors: type[Exception]) -> Any:
         try:

@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from magnetar.base import audit
+from magnetar.base import audit, start_steps
 from magnetar.base.background import end_all
 from magnetar.base.descriptors import DescriptorWatch
 from magnetar.cluster.bundle_epochs import outgrown
@@ -69,6 +69,8 @@ class BrokerService:
 
     async def start(self) -> None:
         """Recover, then serve; raise what stands against it, with nothing left running."""
+        began = time.monotonic()
+        start_steps.begin()
         self.handlers = arranged(self.settings)
         # Who is only needed by another serves nobody, whatever its listeners are by default.
         asked = asked_for(self.settings)
@@ -88,6 +90,9 @@ class BrokerService:
             self._storage.lock.release()
             self._close_audit_file()
             raise
+        whole_s = time.monotonic() - began
+        if self._cluster is not None and (steps := start_steps.told(whole_s)):
+            _log.info("the start took %.1f s: %s", whole_s, steps)
 
     def _open_audit_file(self) -> None:
         node = self.settings.node
@@ -120,8 +125,10 @@ class BrokerService:
         elif ownership is None:
             ownership = SoleOwner(node.node_id, node.broker_rack, cluster, epoch=await outgrown(store))
         if self._cluster is not None:
-            await self._cluster.start()
-        await engine.start()
+            with start_steps.step(_log, "its place in the cluster"):
+                await self._cluster.start()
+        with start_steps.step(_log, "the storage"):
+            await engine.start()
         self.broker = Broker(self.settings, store, engine, ownership)
         if self._worker is not None:
             self.broker.questions = self._worker.questions
@@ -130,7 +137,8 @@ class BrokerService:
             self.broker.peers = Peers(self.root, self.settings.node.node_id)
             answer_others(self.broker)
             await self.broker.peers.start()
-        await self.broker.start()
+        with start_steps.step(_log, "the metadata of topics"):
+            await self.broker.start()
         self.broker.background.repeat(
             "looking after the lock file", lambda: _LOCK_CHECK_S, self._renew_lock, essential=True
         )
@@ -142,7 +150,8 @@ class BrokerService:
             "looking whether there are descriptors", lambda: _DESCRIPTOR_CHECK_S, watch.look
         )
         for handler in self.handlers:
-            await handler.start(self.broker)
+            with start_steps.step(_log, handler.protocol_name):
+                await handler.start(self.broker)
             for kind in handler.offers:
                 self.broker.offers.get(kind)
             self.broker.readiness.append(handler.ready)

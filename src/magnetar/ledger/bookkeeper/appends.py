@@ -27,6 +27,8 @@ from magnetar.records.entry import broker_entry_head
 _LATEST_MS = 1 << 62
 _CHECKPOINT_ENTRIES = 20_000
 _CHECKPOINT_BYTES = 64 << 20
+_OWED_ENTRIES, _OWED_BYTES = 1000, 1 << 20
+"""What may lie behind the last checkpoint of a log that is opened before another one is due immediately."""
 _PAUSE_S, _LONGEST_PAUSE_S = 0.05, 5.0
 """Between two tries to make a ledger: bookies that died stay known for as long as their sessions."""
 
@@ -68,6 +70,10 @@ class Appends:
         """Entries and bytes at the last checkpoint."""
         self._noted: Snapshot | None = None
         """What is to be kept when all of which it speaks is."""
+        self._owes = False
+        """True if a checkpoint is due before any entry is deleted, or many more are written."""
+        self._keeping: asyncio.Task[None] | None = None
+        """The last checkpoint, while it is being stored."""
 
     def place(self, message: Sequence[Buffer], messages: int, timestamp_ms: int, earliest_ms: int) -> Pending:
         """Return an entry its offsets, and send it if it can be."""
@@ -240,7 +246,7 @@ class Appends:
     async def _new_ledger(self) -> None:
         log = self._log
         await self._all_answered()
-        self.note_snapshot()
+        checked = self._note_at_new_ledger()
         old = await self._end_of_the_old()
         writer = await self._engine.bookies.create(log.custom)
         offset = log.high_watermark
@@ -258,7 +264,7 @@ class Appends:
 
         def counts() -> None:
             self._writer, self._last, self._reader = writer, new, reader
-            self._kept, self._earliest, self._checked = (0, 0, offset - 1, -1), _LATEST_MS, (0, 0)
+            self._kept, self._earliest, self._checked = (0, 0, offset - 1, -1), _LATEST_MS, checked
             log.readers[writer.ledger_id] = reader
             log.remove(gone)
 
@@ -330,17 +336,46 @@ class Appends:
 
     def note_snapshot(self) -> None:
         """Take a snapshot of what the owner knows, to be kept when all that it speaks of is."""
+        self._owes = False
         data = b"" if self._log.take_snapshot is None else self._log.take_snapshot()
         self._checked = self._kept[:2]
         if self._log.take_snapshot is not None:
             self._noted = Snapshot(self._log.log_end_offset, data)
             self._keep_noted()
 
+    def _note_at_new_ledger(self) -> tuple[int, int]:
+        """Store a checkpoint before a new ledger; return the entries and bytes of that ledger up to the last one.
+
+        In a log that was just opened it is only owed if the next owner would have little to read without it: most of
+        the logs that a dead broker leaves are small, and all of them are opened at the same time.
+        """
+        log = self._log
+        if self._last is not None or log.take_snapshot is None:
+            self.note_snapshot()
+            return 0, 0
+        known_to = 0 if log.snapshot is None else log.snapshot.offset
+        if known_to == log.high_watermark:
+            return 0, 0
+        behind = [each for each in log.ledgers() if each.last_offset >= known_to]
+        entries, size = sum(each.entries for each in behind), sum(each.size for each in behind)
+        if entries > _OWED_ENTRIES or size > _OWED_BYTES or any(each.compacted for each in behind):
+            self.note_snapshot()
+            return 0, 0
+        self._owes = True
+        return -entries, -size
+
+    async def keep_owed(self) -> None:
+        """Store the checkpoint that is owed, if one is: entries that it covers are about to be deleted."""
+        if self._owes:
+            self.note_snapshot()
+            if self._keeping is not None:
+                await asyncio.wait([self._keeping])
+
     def _keep_noted(self) -> None:
         noted = self._noted
         if noted is not None and noted.offset <= self._log.high_watermark:
             self._noted = None
-            self._engine.background(self._log.keep_snapshot(self.checkpoint(noted)))
+            self._keeping = self._engine.background(self._log.keep_snapshot(self.checkpoint(noted)))
 
     def checkpoint(self, snapshot: Snapshot) -> LogCheckpoint:
         """Return what is known now, with a snapshot."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -16,7 +17,7 @@ from magnetar.ledger.bookie_racks import RacksFollower
 from magnetar.ledger.bookkeeper.bookies import Bookies
 from magnetar.ledger.bookkeeper.leases import KeptLeases
 from magnetar.ledger.bookkeeper.log import BookKeeperLog
-from magnetar.ledger.bookkeeper.opening import CheckpointNode, taken_over
+from magnetar.ledger.bookkeeper.opening import CheckpointNode, SeenNodes, seen, taken_over
 from magnetar.ledger.bookkeeper.shared import BookKeeperParts
 from magnetar.ledger.bookkeeper.streams import CursorStates
 from magnetar.ledger.bookkeeper.tail import Tail
@@ -40,6 +41,7 @@ from magnetar.metadata import ANY, Delete, MetadataError, MetadataStore, NotFoun
 
 T = TypeVar("T")
 TAIL_BYTES = 64 << 20
+_SEEN = 1000
 _log = logging.getLogger("magnetar.ledger")
 
 
@@ -85,6 +87,8 @@ class BookKeeperEngine(LedgerEngine):
         )
         self._logs: dict[str, BookKeeperLog] = {}
         self._opening: dict[str, asyncio.Future[BookKeeperLog]] = {}
+        self._seen: OrderedDict[str, SeenNodes] = OrderedDict()
+        """The nodes of logs that were left open and are about to be opened; one that has changed is read again."""
         self._going: dict[str, asyncio.Future[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -128,7 +132,8 @@ class BookKeeperEngine(LedgerEngine):
         return log
 
     async def _open(self, name: str, policy: LedgerPolicy, epoch: int) -> BookKeeperLog:
-        taken = await taken_over(self.metadata, self.bookies, name, epoch)
+        before = self._seen.pop(name, None)
+        taken = await taken_over(self.metadata, self.bookies, name, epoch, self._shared.tail, before)
         log = self._logs[name] = BookKeeperLog(self._shared, name, policy, taken)
         log.list.epoch = epoch
         return log
@@ -221,16 +226,19 @@ class BookKeeperEngine(LedgerEngine):
 
     async def left_open(self, names: Sequence[str]) -> list[str]:
         try:
-            nodes = await self.metadata.get_many([path_of(each) for each in names])
+            nodes = await seen(self.metadata, names)
         except MetadataError as error:
             raise metadata_failed(error) from error
         found = []
-        for name, stored in zip(names, nodes, strict=True):
-            if stored is not None and name not in self._logs:
+        for name, each in zip(names, nodes, strict=True):
+            if each.info is not None and name not in self._logs:
                 with suppress(LedgerCorrupt):  # whoever opens it is told
-                    ledgers = decode_info(stored.value, name=name).ledgers
+                    ledgers = decode_info(each.info.value, name=name).ledgers
                     if ledgers and not ledgers[-1].sealed:
                         found.append(name)
+                        self._seen[name] = each
+        while len(self._seen) > _SEEN:
+            self._seen.popitem(last=False)
         return found
 
     async def _stored(self, name: str) -> ManagedLedgerInfo:

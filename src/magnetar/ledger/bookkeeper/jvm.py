@@ -29,6 +29,12 @@ _EXTRA = "PULSAR_EXTRA_OPTS"
 OPTIONS = (
     "-Xrs",  # signals are Python's
     "-XX:+UseSerialGC",
+    # The optimizing compiler takes what is hot for long. By Java's own thresholds, a tenth of these, it compiled what a
+    # thousand openings go through while they were opened, and took more of the processor than anything else.
+    "-XX:Tier4InvocationThreshold=50000",
+    "-XX:Tier4MinInvocationThreshold=6000",
+    "-XX:Tier4CompileThreshold=150000",
+    "-XX:Tier4BackEdgeThreshold=400000",
     "-Dio.netty.leakDetectionLevel=disabled",
     "-Dio.netty.tryReflectionSetAccessible=true",
     f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",

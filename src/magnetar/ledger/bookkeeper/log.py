@@ -15,6 +15,7 @@ from magnetar.ledger.bookkeeper.opening import (
     TRIMMED,
     LogCheckpoint,
     TakenLog,
+    end_of,
     reader_of,
 )
 from magnetar.ledger.bookkeeper.reading import BookieReader
@@ -76,8 +77,7 @@ class BookKeeperLog(WrittenLog):
         }
         self.list = LedgerList(engine.metadata, name, taken.owner, taken.info, taken.version, self.lost)
         info = taken.info
-        last = info.ledgers[-1].last_offset + 1 if info.ledgers else 0
-        self.log_end_offset = max(last, int(info.properties.get(NEXT, 0)))
+        self.log_end_offset = end_of(info)
         first = info.ledgers[0].first_offset if info.ledgers else self.log_end_offset
         self.log_start_offset = max(first, int(info.properties.get(FIRST, 0)))
         self.high_watermark = self.log_end_offset
@@ -92,6 +92,7 @@ class BookKeeperLog(WrittenLog):
         self.closed: LedgerError | None = None
         self.readers: dict[int, BookieReader] = {}
         self._checkpoints = taken.checkpoints
+        self._starts = taken.starts
         self._is_ending = False
         self._cursors: KeptCursors | None = None
         self.appends = Appends(self)
@@ -103,6 +104,16 @@ class BookKeeperLog(WrittenLog):
     @property
     def _info(self) -> ManagedLedgerInfo:
         return self.list.info
+
+    keeps_epochs = True
+
+    @property
+    def epoch_starts(self) -> str | None:
+        return self._starts
+
+    @epoch_starts.setter
+    def epoch_starts(self, starts: str | None) -> None:
+        self._starts = self.list.starts = starts
 
     # -- appending
 
@@ -370,6 +381,7 @@ class BookKeeperLog(WrittenLog):
             raise OffsetOutOfRange(f"cannot trim before {before}: the end is {self.high_watermark}")
         self.check_open()
         if before > self.log_start_offset:
+            await self.appends.keep_owed()
             await self._let_go(before, lambda ledger: ledger.last_offset < before, is_order=True)
 
     async def retain(self, now_ms: int) -> None:
@@ -394,6 +406,7 @@ class BookKeeperLog(WrittenLog):
             excess -= ledger.size
             return (needed is None or ledger.last_offset < needed) and (is_past(ledger) or excess >= 0)
 
+        await self.appends.keep_owed()
         await self._let_go(self.log_start_offset, is_done_with)
 
     async def _let_go(
@@ -458,6 +471,7 @@ class BookKeeperLog(WrittenLog):
         return self._compactor.dirty_bytes(rules)
 
     async def compact(self, rules: CompactionRules) -> bool:
+        await self.appends.keep_owed()
         return await self._compactor.compact(rules)
 
     def check_open(self) -> None:

@@ -11,18 +11,22 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 from uuid import uuid4
 
 from magnetar.ledger.bookkeeper.bookies import Bookies
 from magnetar.ledger.bookkeeper.reading import BookieReader
 from magnetar.ledger.bookkeeper.tail import Tail
+from magnetar.ledger.epoch_starts import begun
 from magnetar.ledger.errors import LedgerCorrupt, LedgerError, metadata_failed
 from magnetar.ledger.formats.info import ROOT, ManagedLedgerInfo, decode_info, encode_info, path_of
-from magnetar.ledger.ledger_list import EPOCH, check_epoch
-from magnetar.ledger.port import LedgerSummary, Snapshot
+from magnetar.ledger.ledger_list import EPOCH, NEXT, STARTS, check_epoch
+from magnetar.ledger.port import LedgerSummary, Snapshot, StoredEntry
 from magnetar.metadata import MUST_NOT_EXIST, BadVersion, MetadataError, MetadataStore, MetadataUncertain, Put
-from magnetar.metadata.parts import delete_value, get_value, put_value
+from magnetar.metadata.ops import Stored
+from magnetar.metadata.parts import delete_value, get_value, is_head, is_whole, put_value
 from magnetar.records.batch import UNKNOWN_TIME
 from magnetar.records.entry import decode_entry, latest_timestamp
 
@@ -32,6 +36,8 @@ OWNER, FIRST, TRIMMED, DRAFT, INDEX = "boot", "first_offset", "compacted_from", 
 _TRIES = 5
 _CHECKPOINT = struct.Struct(">4sqqqqq")
 _MAGIC = b"MGC1"
+_KEPT_BYTES = 1 << 20
+"""Of a log that is opened: so many bytes that were read in its last ledger need not be read again."""
 
 
 @dataclass(slots=True)
@@ -62,28 +68,46 @@ class CheckpointNode:
     """The checkpoint of one log, which only its owner writes."""
 
     def __init__(self, store: MetadataStore, name: str) -> None:
+        self.path = CHECKPOINTS + path_of(name).removeprefix(ROOT)
         self._store = store
-        self._path = CHECKPOINTS + path_of(name).removeprefix(ROOT)
         self._version = MUST_NOT_EXIST
+        self._is_whole = True
+        """Whether what is stored in that version is known not to lie in parts."""
         self._one_at_a_time = asyncio.Lock()
         self._newest = -1
 
     async def load(self) -> LogCheckpoint | None:
         """Return what is kept."""
         try:
-            stored = await get_value(self._store, self._path)
+            stored = await get_value(self._store, self.path)
         except MetadataError as error:
             raise metadata_failed(error) from error
         self._version = MUST_NOT_EXIST if stored is None else stored.version
+        self._is_whole = stored is None or is_whole(stored.value)
+        return None if stored is None else LogCheckpoint.decode(stored.value)
+
+    async def found(self, stored: Stored | None) -> LogCheckpoint | None:
+        """Return the checkpoint that the node holds, which was read already."""
+        if stored is not None and is_head(stored.value):
+            return await self.load()
+        self._version = MUST_NOT_EXIST if stored is None else stored.version
+        self._is_whole = True
         return None if stored is None else LogCheckpoint.decode(stored.value)
 
     async def keep(self, checkpoint: LogCheckpoint) -> None:
-        """Keep another one, unless somebody else has kept one meanwhile: whoever has the log knows more."""
+        """Store another one, unless there is a later one by now: the owner of the log knows more."""
         async with self._one_at_a_time:
             if checkpoint.snapshot.offset < self._newest:
                 return
+            value = checkpoint.encode()
             try:
-                self._version = await put_value(self._store, self._path, checkpoint.encode(), self._version)
+                try:
+                    await self._put(value)
+                except BadVersion:  # a former owner was late, or there is another one by now
+                    there = await self.load()
+                    if there is not None and there.snapshot.offset >= checkpoint.snapshot.offset:
+                        return
+                    await self._put(value)
                 self._newest = checkpoint.snapshot.offset
             except BadVersion:
                 return
@@ -92,11 +116,16 @@ class CheckpointNode:
             except MetadataError as error:
                 raise metadata_failed(error) from error
 
+    async def _put(self, value: bytes) -> None:
+        over_parts = not self._is_whole
+        self._version = await put_value(self._store, self.path, value, self._version, over_parts=over_parts)
+        self._is_whole = is_whole(value)
+
     async def drop(self) -> None:
         """Forget it."""
         if await self.load() is not None or self._version >= 0:
             try:
-                await delete_value(self._store, self._path, self._version)
+                await delete_value(self._store, self.path, self._version)
             except BadVersion:
                 return
             except MetadataError as error:
@@ -114,20 +143,53 @@ class TakenLog:
     snapshot: Snapshot | None
     left: list[int]
     """Ledgers that nothing refers to any more."""
+    starts: str | None
+    """Where leader epochs began; None where the list does not say it of all."""
 
 
-async def taken_over(store: MetadataStore, bookies: Bookies, name: str, epoch: int) -> TakenLog:
-    """Take a log from whoever has it; raise ``LedgerError``, ``LedgerFenced`` where a later epoch has had it."""
+class SeenNodes(NamedTuple):
+    """The nodes of a log's list and of its checkpoint, as they were read."""
+
+    info: Stored | None
+    checkpoint: Stored | None
+
+
+async def seen(store: MetadataStore, names: Sequence[str]) -> list[SeenNodes]:
+    """Read the nodes of logs, all with few requests; raise ``MetadataError``."""
+    paths = [path for name in names for path in (path_of(name), CheckpointNode(store, name).path)]
+    found = await store.get_many(paths)
+    return [SeenNodes(*pair) for pair in zip(found[::2], found[1::2], strict=True)]
+
+
+def end_of(info: ManagedLedgerInfo) -> int:
+    """Return the offset behind the last message of a list whose ledgers are all sealed."""
+    last = info.ledgers[-1].last_offset + 1 if info.ledgers else 0
+    return max(last, int(info.properties.get(NEXT, 0)))
+
+
+async def taken_over(
+    store: MetadataStore, bookies: Bookies, name: str, epoch: int, tail: Tail, before: SeenNodes | None = None
+) -> TakenLog:
+    """Take a log from its owner; raise ``LedgerError``, ``LedgerFenced`` where a later epoch has had it.
+
+    ``before`` is what its nodes were a moment ago. What is read of the last ledger goes into ``tail``.
+    """
     path, checkpoints = path_of(name), CheckpointNode(store, name)
     for tries_left in reversed(range(_TRIES)):
         try:
-            stored = await store.get(path)
+            nodes, before = before or (await seen(store, [name]))[0], None
+            stored = nodes.info
             info = ManagedLedgerInfo() if stored is None else decode_info(stored.value, name=name)
             version = MUST_NOT_EXIST if stored is None else stored.version
             check_epoch(info, name, epoch)
-            kept = await checkpoints.load()
-            left = await _settle(info, bookies, kept, name)
-            owner = uuid4().hex
+            kept = await checkpoints.found(nodes.checkpoint)
+            left = await _settle(info, bookies, kept, name, tail)
+            owner, starts = uuid4().hex, None
+            if epoch:
+                last_epoch = int(info.properties.get(EPOCH, 0))
+                starts = begun(info.properties.get(STARTS), last_epoch, epoch, end_of(info))
+                if starts is not None:
+                    info.properties[STARTS] = starts
             if stored is not None:
                 info.properties[OWNER] = owner
                 if epoch:
@@ -142,12 +204,13 @@ async def taken_over(store: MetadataStore, bookies: Bookies, name: str, epoch: i
             continue
         except MetadataError as error:
             raise metadata_failed(error) from error
-        return TakenLog(info, version, owner, checkpoints, None if kept is None else kept.snapshot, left)
+        snapshot = None if kept is None else kept.snapshot
+        return TakenLog(info, version, owner, checkpoints, snapshot, left, starts)
     raise AssertionError
 
 
 async def _settle(
-    info: ManagedLedgerInfo, bookies: Bookies, kept: LogCheckpoint | None, name: str
+    info: ManagedLedgerInfo, bookies: Bookies, kept: LogCheckpoint | None, name: str, tail: Tail
 ) -> list[int]:
     """Have all ledgers of a list be sealed and know their offsets; return those that are of no use."""
     left = [int(draft)] if (draft := info.properties.pop(DRAFT, "")) else []
@@ -161,7 +224,7 @@ async def _settle(
             )
         if not ledger.sealed:
             try:
-                ledger = await _sealed(ledger, bookies, kept, next_offset if at else -1)
+                ledger = await _sealed(ledger, bookies, kept, next_offset if at else -1, tail)
             except LedgerError as error:
                 raise type(error)(f"managed ledger {name}: {error}") from error
         if ledger.entries or ledger.compacted:
@@ -178,7 +241,7 @@ async def _settle(
 
 
 async def _sealed(
-    ledger: LedgerSummary, bookies: Bookies, kept: LogCheckpoint | None, next_offset: int
+    ledger: LedgerSummary, bookies: Bookies, kept: LogCheckpoint | None, next_offset: int, tail: Tail
 ) -> LedgerSummary:
     """Return what lies in a ledger that its writer left open, or of which another kind of broker said less."""
     found = await bookies.recover(ledger.ledger_id)
@@ -194,17 +257,28 @@ async def _sealed(
     if is_pulsars:
         first = await reader.at(0)
         sealed.first_offset = decode_entry(first.data).base_offset
-    last = await reader.at(sealed.entries - 1)
-    sealed.last_offset = last.last_offset
     if is_pulsars and ledger.entries:
         # Pulsar notes when it closed a ledger: nothing in it was published later.
+        last = await reader.at(sealed.entries - 1)
+        sealed.last_offset = last.last_offset
         sealed.max_timestamp = max(ledger.created_ms, latest_timestamp(last.data))
         return sealed
     begin = 0
     if kept is not None and kept.ledger_id == ledger.ledger_id:
         begin, sealed.max_timestamp = kept.entries, kept.max_timestamp
-    async for entry in reader.since(begin):
+    # What is behind the checkpoint is read for its times, and then for the states of producers.
+    some: list[StoredEntry] | None = []
+    size = 0
+    async for entry in reader.since(min(begin, sealed.entries - 1)):
         sealed.max_timestamp = max(sealed.max_timestamp, latest_timestamp(entry.data))
+        sealed.last_offset = entry.last_offset
+        size += len(entry.data)
+        if some is not None and size <= _KEPT_BYTES:
+            some.append(entry)
+        else:
+            some = None
+    for entry in some or ():
+        tail.add(entry)
     return sealed
 
 

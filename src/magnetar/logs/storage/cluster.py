@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from magnetar.base.errors import InvalidConfig
+from magnetar.base.start_steps import step
 from magnetar.ledger.bookie_racks import BookiePlacement
 from magnetar.ledger.bookkeeper.bookie_login import BookieLogin
 from magnetar.ledger.bookkeeper.bookie_tls import BookieTls
@@ -77,20 +78,24 @@ class ZooKeeperStores(MetadataStoreFactory):
         security, session_s = zookeeper_security(cluster), cluster.metadata_session_ms / 1000
         on_bookies = settings.node.storage_url.startswith("bookkeeper:")
         found = _jars(cluster) if on_bookies else []
-        await probe(address.hosts, security)
+        with step(_log, "ZooKeeper"):
+            await probe(address.hosts, security)
         if on_bookies:
             named = bookies_address(cluster.bookkeeper_metadata_url)
             if named is not None and named.hosts != address.hosts:
-                await probe(named.hosts, security)
+                with step(_log, "the ZooKeeper of the bookies"):
+                    await probe(named.hosts, security)
             await check_formatted(*(named or address), security, session_s, is_named=named is not None)
             # To start a JVM takes Python's lock for seconds, in which a session would be lost.
-            await _started_jvm(found, cluster)
-        return await ZooKeeperStore.open(
-            address.hosts,
-            address.root,
-            session_seconds=session_s,
-            security=security,
-        )
+            with step(_log, "Java"):
+                await _started_jvm(found, cluster)
+        with step(_log, "a session at ZooKeeper"):
+            return await ZooKeeperStore.open(
+                address.hosts,
+                address.root,
+                session_seconds=session_s,
+                security=security,
+            )
 
 
 def zookeeper_security(cluster: ClusterSettings) -> ZooKeeperSecurity:
