@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import http.client
 import json
 import socket
-import ssl
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from magnetar.admin.address import SOCKET, short_path
-from magnetar.admin.credentials import security
-from magnetar.admin.errors import Declined, Forbidden, Invalid, Unreachable
+from magnetar.admin.errors import Declined, Forbidden, Unreachable
+from magnetar.admin.http_endpoint import HttpEndpoint
 from magnetar.admin.plain import to_line
 from magnetar.admin.questions import ask_line, read_answer
-from magnetar.client.security import ClientSecurity
 
 TIMEOUT_S = 30
 _ROOT = "/admin/magnetar/v1"
@@ -60,48 +55,11 @@ class Remote:
         raise Declined(f"{self.url} answered {status}: {reason}", "Is that Magnetar's admin REST?")
 
     def _posted(self, path: str, body: bytes) -> tuple[int, bytes]:
-        who = security()
-        wire = self._connection(who)
-        try:
-            wire.request("POST", path, body, {"content-type": "application/json"} | _authorization(who))
-            answer = wire.getresponse()
-            return answer.status, answer.read()
-        except (OSError, http.client.HTTPException) as error:
-            raise Unreachable(
-                f"no broker answers at {self.url}: {error}", "Is it served? See --http of 'standalone'."
-            ) from error
-        finally:
-            wire.close()
-
-    def _connection(self, who: ClientSecurity) -> http.client.HTTPConnection:
-        parts = urlsplit(self.url if "://" in self.url else f"http://{self.url}")
-        try:
-            host, port = parts.hostname, parts.port
-        except ValueError as error:
-            raise Invalid(f"{self.url!r} is no address: {error}", _FORM) from None
-        if parts.scheme not in ("http", "https") or not host:
-            raise Invalid(f"{self.url!r} is no address of an admin REST", _FORM)
-        if parts.scheme == "http":
-            return http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
-        try:
-            return http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, context=who.context())
-        except (OSError, ssl.SSLError) as error:
-            raise Invalid(f"TLS to {self.url} cannot be set up: {error}") from None
+        hint = "Is it served? See --http of 'standalone'."
+        return HttpEndpoint(self.url, "broker", "an admin REST", hint).request("POST", path, body)
 
 
 Way = Local | Remote
-_FORM = "Write http://HOST:PORT or https://HOST:PORT."
-
-
-def _authorization(who: ClientSecurity) -> dict[str, str]:
-    """Return the header that proves who asks: as for Kafka's listeners, ``token:`` begins a password that is one."""
-    if who.mechanism != "PLAIN":
-        return {}
-    method, _, proof = who.password.partition(":")
-    if method == "token":
-        return {"authorization": f"Bearer {proof}"}
-    pair = proof if method == "basic" else f"{who.username}:{who.password}"
-    return {"authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
 
 
 def ask(data: Path, question: str, **given: object) -> object:

@@ -79,6 +79,8 @@ class MessageFacts:
     encrypted: str
     """The algorithm, or empty."""
     marker: bool
+    schema_version: int = -1
+    """Which version of the topic's schema the producer named; -1 for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +195,9 @@ def _message(message: MessageMetadata) -> MessageFacts:
         chunk=chunk if message.is_chunk else "",
         encrypted=encrypted if message.encryption_keys else "",
         marker=message.marker_type is not None,
+        schema_version=int.from_bytes(message.schema_version, "big", signed=True)
+        if message.schema_version
+        else -1,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import pickle
 from collections.abc import Callable, Iterable
@@ -20,6 +21,7 @@ from magnetar.admin.manifest import Adopted, Reserved, read_manifest
 from magnetar.admin.partition_name import PartitionName
 from magnetar.admin.permissions import GrantsOf, LivePermissions
 from magnetar.admin.reasons import Why
+from magnetar.admin.topic_schema import TopicSchemaVersion
 from magnetar.admin.users import LiveUsers, User
 from magnetar.admin.why_group import GroupFacts, Key, why_group
 from magnetar.admin.why_partition import (
@@ -42,6 +44,7 @@ from magnetar.ledger.port import Position, StoredEntry, wall_clock_ms
 from magnetar.node.broker import Broker
 from magnetar.records.entry import index_of
 from magnetar.records.errors import RecordsError
+from magnetar.schema_registry.topic_schemas import read_schemas
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.malformed import WireError
 from magnetar.wire.kafka.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
@@ -144,6 +147,19 @@ class LiveBroker:
             next_offset=log.log_end_offset,
             flush=str(log.policy.flush),
             ledgers=tuple(map(shown, log.ledgers())),
+        )
+
+    async def schemas(self, topic: str) -> tuple[TopicSchemaVersion, ...]:
+        """Return the versions of a topic's schema, as Pulsar producers set them; none where it has none."""
+        try:
+            found = await read_schemas(self._broker.store, self._broker.topic(topic))
+        except BrokerError as error:
+            raise NotThere(str(error), "See 'magnetar topic list'.") from error
+        return tuple(
+            TopicSchemaVersion(
+                version, each.kind, base64.b64encode(each.definition).decode(), dict(each.properties)
+            )
+            for version, each in found.items()
         )
 
     async def why_partition(self, topic: str, partition: int) -> Why:

@@ -21,6 +21,7 @@ from magnetar.admin.manifest import Adopted, Reserved
 from magnetar.admin.permissions import GrantsOf
 from magnetar.admin.plain import restore, to_line
 from magnetar.admin.reasons import Why
+from magnetar.admin.topic_schema import TopicSchemaVersion
 from magnetar.admin.users import User
 from magnetar.base.audit import Act, Actor, Outcome, note
 
@@ -45,6 +46,7 @@ QUESTIONS = {
     "health": Question("health", {}, Health),
     "explain": Question("explain", {**_PARTITION, "offset": int}, Explained),
     "ledgers": Question("ledgers", _PARTITION, PartitionLedgers),
+    "schemas": Question("schemas", {"topic": str}, tuple[TopicSchemaVersion, ...]),
     "why-partition": Question("why_partition", _PARTITION, Why),
     "compact": Question("compact", _PARTITIONS, TopicCompaction, changes=True),
     "compaction": Question("compaction", _PARTITIONS, TopicCompaction),

@@ -50,6 +50,7 @@ RULES: Mapping[str, Rule] = {
     "health": lambda broker, given: [],  # as /health, which needs no login at all
     "explain": _topic(Right.consume),
     "ledgers": _topic(Right.see),
+    "schemas": _topic(Right.consume),
     "why-partition": _topic(Right.see),
     "compact": _tenant_of("topic", Right.alter),
     "compaction": _topic(Right.see),

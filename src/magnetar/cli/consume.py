@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import json as jsonlib
 import os
 import re
-import signal
 import sys
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable
+from typing import Annotated
 
 import typer
 
 from magnetar.admin.cluster import ClusterAdmin
 from magnetar.admin.errors import Invalid, NotThere
-from magnetar.admin.lines import Seen, to_json
+from magnetar.admin.lines import Seen
 from magnetar.admin.offsets import Spot, parse_spot, resolve
 from magnetar.admin.topics import partitions_of
 from magnetar.base.printable import printable_json, printable_lines
-from magnetar.cli.clients import client_options, failed, made
+from magnetar.cli.clients import client_options, made
 from magnetar.cli.formats import compile_format
 from magnetar.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Partitions, TopicName, group_names
+from magnetar.cli.payloads import Decode, Readable, SchemaRegistryUrl, understanding
 
-if TYPE_CHECKING:
-    from confluent_kafka import Consumer
-
-_TIMESTAMP_TYPES = {0: "none", 1: "CreateTime", 2: "LogAppendTime"}
-_FLUSH_EVERY = 500
+Show = Callable[[Readable], bytes]
 
 
 def consume(
@@ -42,12 +37,26 @@ def consume(
             help="beginning, end, an offset, -N (before the end) or s@TIME.",
         ),
     ] = "beginning",
+    until: Annotated[
+        str | None,
+        typer.Option("--until", metavar="PLACE", help="Stop before it: end, an offset, -N or s@TIME."),
+    ] = None,
     exit_at_end: Annotated[bool, typer.Option("--exit", "-e", help="Stop at the end.")] = False,
     count: Annotated[int | None, typer.Option("--count", "-c", min=1, help="Stop after so many.")] = None,
     form: Annotated[
         str, typer.Option("--format", "-f", help="%s value, %k key, %h headers, %t %p %o %T; see docs.")
     ] = r"%s\n",
     null: Annotated[str, typer.Option("--null", "-Z", help="What to print for null.")] = "",
+    decode: Annotated[
+        Decode,
+        typer.Option(
+            "--decode",
+            "-D",
+            metavar="none|auto|hex",
+            help="How to show keys and values: as they are, by their schemas, or in hex.",
+        ),
+    ] = Decode.none,
+    schema_registry: SchemaRegistryUrl = None,
     key: Annotated[str | None, typer.Option("--key", "-k", help="Only records of this key.")] = None,
     grep: Annotated[str | None, typer.Option("--grep", help="Only values that match this regex.")] = None,
     group: Annotated[
@@ -66,11 +75,14 @@ def consume(
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Annotated[bool, typer.Option("--json", "-J", help="One JSON object per line.")] = False,
 ) -> None:
-    """Print records as they come; with -e up to the end, with -c so many."""
-    spot, wanted = parse_spot(offset), _filter(key, grep)
-    show: Callable[[Seen], bytes] = _json_line if json else compile_format(form, null.encode())
+    """Print records as they come; with -e up to the end, with -c so many, with --until up to a place."""
+    spot, stop = parse_spot(offset), None if until is None else parse_spot(until)
+    if stop is not None and (exit_at_end or stop.kind == "earliest"):
+        raise Invalid("stop where?", "Give one of --exit and --until; --until end is the end of now.")
+    wanted, text = _filter(key, grep), compile_format(form, null.encode())
+    shown: Show = _json_line if json else lambda record: text(record.printed())
     if sys.stdout.isatty() and not json:
-        show = _for_terminals(show)
+        shown = _for_terminals(shown)
     own = {
         "group.id": group or "magnetar-consume",
         # It commits what was stored, and stored is what was printed.
@@ -81,6 +93,8 @@ def consume(
     }
     from confluent_kafka import Consumer
 
+    from magnetar.cli import consuming
+
     if group is not None and (partition or spot.kind not in ("earliest", "latest")):
         raise Invalid(
             "a member of a group cannot choose where it reads",
@@ -88,11 +102,16 @@ def consume(
         )
     with ClusterAdmin(bootstrap_server) as cluster:
         starts = _starts(cluster, topic, partition, spot)
+        ends = consuming.ends_of(cluster, starts, stop, exit_at_end=exit_at_end)
+    understood = understanding(decode, topic, schema_registry, bootstrap_server)
     consumer = made(Consumer, client_options(bootstrap_server, own, option))
     try:
-        _begin(consumer, topic, starts, in_group=group is not None)
-        ends = set(starts) if exit_at_end else None
-        _print(consumer, topic, show, wanted, ends, count, commit=group is not None)
+        consuming.begin(consumer, topic, starts, in_group=group is not None)
+        printer = consuming.Printer(understood.read, wanted, shown)
+        consuming.print_records(consumer, topic, printer, ends, count, commit=group is not None)
+        if (decoding := understood.decoding) is not None and decoding.failed:
+            told = f"not decoded: {decoding.failed} keys or values; the first one: {decoding.first_error}"
+            print(printable_lines(f"magnetar: {told}"), file=sys.stderr)
     except KeyboardInterrupt:
         pass  # the usual end of a command that follows a topic
     except BrokenPipeError:
@@ -115,144 +134,12 @@ def _starts(
     return resolve(cluster, [key for key in keys if wanted is None or key[1] in wanted], spot)
 
 
-def _begin(consumer: Consumer, topic: str, starts: dict[tuple[str, int], int], *, in_group: bool) -> None:
-    from confluent_kafka import TopicPartition
-
-    if in_group:
-        consumer.subscribe([topic])
-    else:
-        consumer.assign([TopicPartition(name, index, offset) for (name, index), offset in starts.items()])
-
-
-def _print(
-    consumer: Consumer,
-    topic: str,
-    show: Callable[[Seen], bytes],
-    wanted: Callable[[Seen], bool],
-    ends: set[tuple[str, int]] | None,
-    count: int | None,
-    *,
-    commit: bool,
-) -> None:
-    """Print until ``count`` records were, or all of ``ends`` were reached; for ever if neither is given."""
-    out, printed, last = sys.stdout.buffer, 0, Last(consumer)
-    with _whole_records() if commit else contextlib.nullcontext(bool) as is_stopped:
-        try:
-            for message in _messages(consumer, topic, ends):
-                if is_stopped():
-                    break
-                if message is None:
-                    out.flush()
-                    last.store()
-                    continue
-                record = seen(message)
-                if wanted(record):
-                    out.write(show(record))
-                    printed += 1
-                if commit:
-                    last.note(message)
-                if printed == count:
-                    break
-                if printed % _FLUSH_EVERY == 0:
-                    out.flush()
-                    last.store()
-        finally:
-            # Whoever ends a command that follows a topic has seen what is printed until then.
-            out.flush()
-            last.store()
-        if commit:
-            _commit(consumer, topic)
-
-
-@contextlib.contextmanager
-def _whole_records() -> Iterator[Callable[[], bool]]:
-    """Have the first Ctrl-C wait until a printed record is noted, too; a second one, for a stuck pipe, does not."""
-    stopped = False
-
-    def stop(number: int, frame: object) -> None:
-        nonlocal stopped
-        stopped = True
-        signal.signal(signal.SIGINT, before)
-
-    before = signal.signal(signal.SIGINT, stop)
-    try:
-        yield lambda: stopped
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-class Last:
-    """The last message of each partition that was looked at, until those before it are surely printed."""
-
-    def __init__(self, consumer: Consumer) -> None:
-        self._consumer = consumer
-        self._last: dict[int, Any] = {}
-
-    def note(self, message: Any) -> None:
-        self._last[message.partition()] = message
-
-    def store(self) -> None:
-        """Let the consumer commit what was noted, in its time; what others have taken over meanwhile is theirs."""
-        from confluent_kafka import KafkaException
-
-        for message in self._last.values():
-            with contextlib.suppress(KafkaException):
-                self._consumer.store_offsets(message)
-        self._last.clear()
-
-
-def _messages(consumer: Consumer, topic: str, ends: set[tuple[str, int]] | None) -> Iterator[Any]:
-    """Yield messages as they come, and None whenever there is a pause."""
-    from confluent_kafka import KafkaError
-
-    while ends is None or ends:
-        message = consumer.poll(0.2)
-        if message is None or (error := message.error()) is None:
-            yield message
-        elif error.code() == KafkaError._PARTITION_EOF:
-            if ends is not None:
-                # In a group others may hold some partitions: only what is ours must have ended.
-                ends.discard((message.topic(), message.partition()))
-                ends &= {(each.topic, each.partition) for each in consumer.assignment()}
-            yield None
-        else:
-            raise failed(error, f"topic {topic}")
-
-
-def _commit(consumer: Consumer, topic: str) -> None:
-    from confluent_kafka import KafkaError, KafkaException
-
-    try:
-        consumer.commit(asynchronous=False)
-    except KafkaException as error:
-        if error.args[0].code() != KafkaError._NO_OFFSET:
-            raise failed(error.args[0], f"topic {topic}") from error
-
-
-def seen(message: Any) -> Seen:
-    """Return a record of librdkafka's as our value."""
-    kind, timestamp = message.timestamp()
-    headers = tuple(
-        (name, value.encode() if isinstance(value, str) else value) for name, value in message.headers() or ()
-    )
-    return Seen(
-        topic=message.topic(),
-        partition=message.partition(),
-        offset=message.offset(),
-        timestamp=timestamp if kind else -1,
-        timestamp_type=_TIMESTAMP_TYPES.get(kind, "none"),
-        key=message.key(),
-        value=message.value(),
-        headers=headers,
-    )
-
-
-def _json_line(record: Seen) -> bytes:
-    text = jsonlib.dumps(to_json(record), ensure_ascii=False, separators=(",", ":"))
+def _json_line(record: Readable) -> bytes:
+    text = jsonlib.dumps(record.json(), ensure_ascii=False, separators=(",", ":"))
     return printable_json(text).encode() + b"\n"
 
 
-def _for_terminals(show: Callable[[Seen], bytes]) -> Callable[[Seen], bytes]:
+def _for_terminals(show: Show) -> Show:
     """Have what is shown leave a terminal as it is. A pipe gets records as they are."""
     return lambda record: printable_lines(show(record).decode(errors="backslashreplace")).encode()
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
@@ -19,6 +19,7 @@ from magnetar.cli.clients import client_options, failed, made
 from magnetar.cli.formats import unescape
 from magnetar.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, TopicName
 from magnetar.cli.output import give, pairs, size
+from magnetar.cli.payloads import SchemaRegistryUrl
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
@@ -78,6 +79,26 @@ def produce(
     partition: Annotated[
         int | None, typer.Option("--partition", "-p", min=0, help="By key, or spread, if not given.")
     ] = None,
+    schema: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="Encode values by this .avsc, .json or .proto; it is registered.",
+        ),
+    ] = None,
+    schema_id: Annotated[int | None, typer.Option(min=1, help="Encode values by this schema.")] = None,
+    subject: Annotated[
+        str | None, typer.Option(help="Encode values by its newest schema; TOPIC-value for --schema.")
+    ] = None,
+    message: Annotated[str, typer.Option(help="Which message of a Protobuf schema; the first.")] = "",
+    key_schema: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="As --schema, of keys.")
+    ] = None,
+    key_schema_id: Annotated[int | None, typer.Option(min=1, help="As --schema-id, of keys.")] = None,
+    key_subject: Annotated[str | None, typer.Option(help="As --subject, of keys.")] = None,
+    key_message: Annotated[str, typer.Option(help="As --message, of keys.")] = "",
+    schema_registry: SchemaRegistryUrl = None,
     compression: Annotated[
         CodecName,
         typer.Option("--compression", "-z", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd."),
@@ -92,6 +113,13 @@ def produce(
     json: Json = False,
 ) -> None:
     """Produce one record per line. Ends with 1 if any record was not acknowledged."""
+    parts = (
+        ("key", key_schema, key_schema_id, key_subject, key_message),
+        ("value", schema, schema_id, subject, message),
+    )
+    encode_key, encode_value = (
+        _encoding(topic, *part, registry=schema_registry, bootstrap=bootstrap_server) for part in parts
+    )
     fixed = tuple(_header(each) for each in header or [])
     key_end = None if separator is None else unescape(separator)
     stands_for_null = None if null is None else null.encode()
@@ -105,11 +133,36 @@ def produce(
                 continue
             try:
                 record = parse_json(line) if form is Form.json else parse_text(line, key_end, stands_for_null)
+                record = replace(record, key=encode_key(record.key), value=encode_value(record.value))
             except Invalid as error:
                 sender.finish()
                 raise Invalid(f"line {number}: {error}", error.next_step) from error
             sender.send(record)
     give(sender.finish(), _shown, as_json=json)
+
+
+Encode = Callable[[bytes | None], bytes | None]
+
+
+def _encoding(
+    topic: str,
+    part: str,
+    file: Path | None,
+    schema_id: int | None,
+    subject: str | None,
+    message: str,
+    *,
+    registry: str | None,
+    bootstrap: str,
+) -> Encode:
+    """Return what encodes keys or values; it leaves them as they are where no schema is named."""
+    if file is None and schema_id is None and subject is None:
+        return lambda data: data
+    from magnetar.admin.payloads.encoding import encoding_of
+    from magnetar.admin.payloads.sources import needed_registry
+
+    known = needed_registry(registry, bootstrap)
+    return encoding_of(known, subject or f"{topic}-{part}", file, schema_id, message).encode
 
 
 class _Sender:

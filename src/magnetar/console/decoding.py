@@ -19,8 +19,8 @@ from fastavro import parse_schema, schemaless_reader
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 from google.protobuf.descriptor import Descriptor
 
-from magnetar.pipeline.jobs.decode.avro_bounds import AvroBounds
-from magnetar.pipeline.jobs.decode.wire import Undecodable, message_indexes, reason_of, unframe
+from magnetar.schema_registry.avro_bounds import AvroBounds
+from magnetar.schema_registry.framing import Undecodable, message_indexes, reason_of, unframe
 from magnetar.schema_registry.kinds.protobuf_kind import of_base64
 from magnetar.schema_registry.kinds.protobuf_text import as_text
 from magnetar.schema_registry.kinds.protoc import compile_texts

@@ -98,19 +98,24 @@ class TopicFrames:
 
 async def read_schema(store: MetadataStore, topic: Topic, version: int) -> TopicSchema | None:
     """Return one version of a topic's schema; None if there is none."""
+    return (await read_schemas(store, topic)).get(version)
+
+
+async def read_schemas(store: MetadataStore, topic: Topic) -> Mapping[int, TopicSchema]:
+    """Return all versions of a topic's schema that are not deleted, by their numbers."""
     stored = await get_value(store, f"/schemas/{topic.name.namespace_name}/{topic.name.metadata_name}")
-    rows: list[dict[str, Any]] = [] if stored is None else _rows(stored.value)
-    if not 0 <= version < len(rows) or rows[version]["deleted"]:
-        return None
-    row = rows[version]
-    return TopicSchema(row["type"], base64.b64decode(row["data"]), row["properties"])
+    return {} if stored is None else _rows(stored.value)
 
 
 @lru_cache(_MAX_ROWS)
-def _rows(stored: bytes) -> list[dict[str, Any]]:
+def _rows(stored: bytes) -> Mapping[int, TopicSchema]:
     """Return the versions that are stored; messages may name many that are not there, one after another."""
     rows: list[dict[str, Any]] = json.loads(stored)["versions"]
-    return rows
+    return {
+        version: TopicSchema(row["type"], base64.b64decode(row["data"]), row["properties"])
+        for version, row in enumerate(rows)
+        if not row["deleted"]
+    }
 
 
 async def _frame(registry: Registry, subject: str, schema: TopicSchema) -> SchemaPrefix | None:

@@ -16,11 +16,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from magnetar.pipeline.jobs.decode import avro_bounds
 from magnetar.pipeline.jobs.decode.columns import column
 from magnetar.pipeline.jobs.decode.decoder import Decoder, plan
-from magnetar.pipeline.jobs.decode.wire import reason_of
 from magnetar.pipeline.jobs.spec import ProjectSpec, RegistrySpec, TopicSpec
+from magnetar.schema_registry import avro_bounds
+from magnetar.schema_registry.framing import reason_of
 from tests.pipeline.jobs import fuzzed_values as fuzzed
 from tests.pipeline.jobs.schema_registry import SchemaRegistry
 

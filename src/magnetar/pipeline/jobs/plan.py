@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from magnetar.pipeline.jobs.decode.wire import RESERVED
+from magnetar.pipeline.jobs.decode.reserved import RESERVED
 from magnetar.pipeline.jobs.progress import TopicProgress, progress
 from magnetar.pipeline.jobs.spec import ProjectSpec, TopicSpec
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from magnetar.pipeline.jobs.decode.wire import RESERVED
+from magnetar.pipeline.jobs.decode.reserved import RESERVED
 from magnetar.pipeline.jobs.sinks import SINK, TableSink, sink_of
 from magnetar.pipeline.jobs.spec import SPEC_FILE, NoProject, ProjectSpec, TopicSpec, load_spec
 from magnetar.pipeline.replays import REPLAY_HEADER

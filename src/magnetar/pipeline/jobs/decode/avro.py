@@ -26,11 +26,12 @@ import pyarrow as pa
 from fastavro import parse_schema, schemaless_reader
 from fastavro.schema import SchemaParseException
 
-from magnetar.pipeline.jobs.decode.avro_bounds import AvroBounds
 from magnetar.pipeline.jobs.decode.avro_values import bare, record_shape, understood
 from magnetar.pipeline.jobs.decode.fields import Facts
 from magnetar.pipeline.jobs.decode.registry import RegisteredSchema
-from magnetar.pipeline.jobs.decode.wire import RESERVED, Undecodable, reason_of
+from magnetar.pipeline.jobs.decode.reserved import RESERVED
+from magnetar.schema_registry.avro_bounds import AvroBounds
+from magnetar.schema_registry.framing import Undecodable, reason_of
 
 
 class AvroDecoder:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from magnetar.pipeline.jobs.decode.fields import TEXT, Facts, FieldFacts, counterpart
 from magnetar.pipeline.jobs.decode.text import texts
-from magnetar.pipeline.jobs.decode.wire import reason_of
+from magnetar.schema_registry.framing import reason_of
 
 
 def column(

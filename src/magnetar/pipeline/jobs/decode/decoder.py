@@ -24,8 +24,8 @@ from magnetar.pipeline.jobs.decode.registry import (
     registry,
 )
 from magnetar.pipeline.jobs.decode.there import columns_there
-from magnetar.pipeline.jobs.decode.wire import Undecodable, message_indexes, reason_of, unframe
 from magnetar.pipeline.jobs.spec import ProjectSpec, RegistrySpec, SpecError, TopicSpec
+from magnetar.schema_registry.framing import Undecodable, message_indexes, reason_of, unframe
 
 OP = "\0op"
 """Where a row that was in an envelope has what became of it; no field has such a name."""

@@ -24,8 +24,8 @@ import pyarrow as pa
 from magnetar.pipeline.jobs.decode.fields import TEXT, FieldFacts, counterpart, distinct, merge
 from magnetar.pipeline.jobs.decode.placing import Moved, VersionFields, placed_by_setting
 from magnetar.pipeline.jobs.decode.registry import registry
+from magnetar.pipeline.jobs.decode.reserved import RESERVED
 from magnetar.pipeline.jobs.decode.there import columns_there
-from magnetar.pipeline.jobs.decode.wire import RESERVED
 from magnetar.pipeline.jobs.spec import ProjectSpec, SpecError, TopicSpec
 
 _PLAIN = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_(), "string": TEXT}

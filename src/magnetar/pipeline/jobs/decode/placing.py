@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from magnetar.pipeline.jobs.decode.fields import Facts, FieldFacts, counterpart, merged, widest
-from magnetar.pipeline.jobs.decode.wire import RESERVED
+from magnetar.pipeline.jobs.decode.reserved import RESERVED
 from magnetar.pipeline.jobs.spec import TopicSpec
 from magnetar.pipeline.tables.evolution import CannotEvolve, Widens, evolved
 

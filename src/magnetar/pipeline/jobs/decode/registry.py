@@ -12,8 +12,8 @@ from functools import cache
 from typing import Any
 from urllib.parse import quote
 
-from magnetar.pipeline.jobs.decode.wire import Undecodable
 from magnetar.pipeline.jobs.spec import RegistrySpec
+from magnetar.schema_registry.framing import Undecodable
 
 _TRIES = 3
 _TIMEOUT_S = 10.0

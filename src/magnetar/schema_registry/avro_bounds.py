@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from magnetar.pipeline.jobs.decode.wire import Undecodable
+from magnetar.schema_registry.framing import Undecodable
 
 MAX_LEVELS = 1000
 """Of records, arrays, maps and unions within each other. fastavro's C stack takes several times as many."""

@@ -11,11 +11,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-RESERVED = (
-    "_topic", "_partition", "_offset", "_timestamp", "_key", "_headers", "_op", "_schema_id", "_error", "_bytes",
-)  # fmt: skip
-"""Columns of decoded tables that are not of the record; a field of such a name gets another."""
-
 _MAX_ID = (1 << 31) - 1
 _MAX_REASON = 500
 

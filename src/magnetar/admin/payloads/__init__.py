@@ -1,0 +1,1 @@
+"""Keys and values of records by their schemas: bytes as JSON, and JSON as bytes."""
