@@ -19,12 +19,19 @@ END_SECONDS = 20
 class BrokerProcess:
     """One broker. It is serving once the constructor returns; its log is in ``data``'s parent."""
 
-    def __init__(self, data: Path, *arguments: str, kafka: str | None = "127.0.0.1:0") -> None:
+    def __init__(
+        self,
+        data: Path,
+        *arguments: str,
+        kafka: str | None = "127.0.0.1:0",
+        program: Sequence[str | Path] | None = None,
+    ) -> None:
+        """``program`` is what is run in place of ``magnetar``."""
         self.data = data
         self.log = data.parent / f"{data.name}.log"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                command(data, *arguments, kafka=kafka),
+                command(data, *arguments, kafka=kafka, program=program),
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
@@ -156,8 +163,13 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in OURS}
 
 
-def command(data: Path, *arguments: str, kafka: str | None = "127.0.0.1:0") -> Sequence[str | Path]:
+def command(
+    data: Path,
+    *arguments: str,
+    kafka: str | None = "127.0.0.1:0",
+    program: Sequence[str | Path] | None = None,
+) -> Sequence[str | Path]:
     """Return the command line; ``kafka=None`` leaves the listener to a configuration file."""
-    magnetar = Path(sys.executable).with_name("magnetar")
+    magnetar = program or (Path(sys.executable).with_name("magnetar"),)
     listener = () if kafka is None else ("--kafka", kafka)
-    return [magnetar, "standalone", "--data", data, *listener, *arguments]
+    return [*magnetar, "standalone", "--data", data, *listener, *arguments]

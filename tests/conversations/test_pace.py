@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from time import perf_counter
 
+import pytest
 import uvloop
 
-from magnetar.base.slices import PacedTurns
+from magnetar.base import slices
+from magnetar.base.slices import FairTurns, PacedTurns
 from magnetar.serving import pace
 from magnetar.serving.pace import SharedTurn, drained
 
@@ -64,6 +67,54 @@ async def test_a_failure_does_not_keep_others_from_their_turn() -> None:
     turns.add(lambda: done.append(3))
     await asyncio.sleep(0)
     assert done == [1, 2, 3]
+
+
+async def test_a_lane_of_one_is_next_to_a_lane_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slices, "SLICE_S", 1e-9)  # each piece of work is all that a turn has time for
+    turns, done = FairTurns(), []
+    turns.add("crowd", partial(done.append, None))
+    for number in range(10):
+        turns.add("crowd", partial(done.append, number))
+    turns.add("innocent", partial(done.append, -1))
+    assert done == [None]
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert done == [None, 0, -1, *range(1, 10)], "in their order, and the other client's is next"
+
+
+async def test_little_work_is_done_at_once_and_much_is_not() -> None:
+    turns, done = FairTurns(), []
+    turns.add("a", partial(done.append, 1))
+    assert done == [1]
+    assert not turns.are_waited_for
+    turns.add_later("a", partial(done.append, 2))
+    turns.add("b", partial(done.append, 3))
+    assert done == [1], "what is behind others waits, too"
+    await asyncio.sleep(0)
+    assert done == [1, 2, 3]
+    turns.add("a", partial(slept, 2 * slices.SLICE_S))
+    turns.add("b", partial(done.append, 4))
+    assert done == [1, 2, 3], "this turn was used up"
+    await asyncio.sleep(0)
+    assert done == [1, 2, 3, 4]
+
+
+async def test_a_lane_that_fails_does_not_keep_others_from_their_turn() -> None:
+    turns, done = FairTurns(), []
+    failed: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, about: failed.append(about["exception"]))
+    turns.add_later("a", lambda: 1 / 0)  # type: ignore[arg-type]
+    turns.add_later("b", partial(done.append, 1))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert done == [1]
+    assert [type(each) for each in failed] == [ZeroDivisionError]
+
+
+def slept(seconds: float) -> None:
+    until = perf_counter() + seconds
+    while perf_counter() < until:
+        pass
 
 
 def test_rows_go_when_the_next_is_asked_for() -> None:

@@ -173,6 +173,7 @@ async def _answered(handler: Any, listener: Any, sent: bytes, rng: random.Random
     protocol = handler.new_connection(listener)
     transport = Transport(protocol)
     protocol.connection_made(transport)
+    protocol = protocol.connection
     cut = rng.randrange(len(sent) + 1)
     for part in (sent[:cut], sent[cut:]):
         if part and not transport.closed:

@@ -97,6 +97,9 @@ class ClusterProcess(_Process):
 class ProxyProcess(_Process):
     """``magnetar proxy`` in front of a cluster, as a user starts it."""
 
+    _program: tuple[str, ...] = ("-c", "from magnetar.cli.main import main; main()")
+    """What Python runs."""
+
     def __init__(self, home: Path, cluster: ClusterProcess, *settings: str) -> None:
         self._given = {
             "listeners": "PLAINTEXT://127.0.0.1:0",
@@ -107,7 +110,7 @@ class ProxyProcess(_Process):
 
     def _words(self) -> list[str]:
         options = [word for name, value in self._given.items() for word in ("--set", f"{name}={value}")]
-        return ["-c", "from magnetar.cli.main import main; main()", "proxy", *options]
+        return [*self._program, "proxy", *options]
 
     def again(self) -> None:
         """Kill it, and start it where it was."""

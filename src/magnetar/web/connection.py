@@ -12,7 +12,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from magnetar.base.slices import PacedTurns
+from magnetar.base.slices import FairTurns
 from magnetar.serving.memory import MIN_BYTES
 from magnetar.serving.unread import descriptor_of
 from magnetar.web import http as web
@@ -26,6 +26,8 @@ _EVENTS_AT_ONCE = 32
 """Parts of requests that are taken in at a stretch, at 25 us each; those that lie behind them wait for a later turn."""
 _SCRATCH = bytearray(64 << 10)
 """All connections of the loop receive into it; what has come is taken out at once."""
+_CROWDED_BYTES = 16 << 10
+"""Received at a stretch while what has come waits for its turn."""
 _log = logging.getLogger("magnetar.web")
 
 
@@ -106,23 +108,38 @@ class _Flow(FlowControl):
             self._transport.resume_reading()
 
 
-class WebConnection(H11Protocol, asyncio.BufferedProtocol):
-    """Keeps, for whoever asks who this is, what certificate the client has shown.
+class LentMemory(asyncio.BufferedProtocol):
+    """Receives for a `WebConnection`, into memory that is lent.
 
-    Asyncio would receive a quarter of a megabyte at once, also of each of a thousand that are refused afterwards; so it
-    receives into memory that is lent.
+    A loop would receive a quarter of a megabyte at once else, also of each of a thousand that are refused afterwards.
+    It is an object of its own because uvloop lends nothing to what is an ``asyncio.Protocol`` as well, as uvicorn's is.
     """
+
+    def __init__(self, connection: WebConnection) -> None:
+        self.connection = connection
+        self.get_buffer = connection.get_buffer  # type: ignore[method-assign]
+        self.buffer_updated = connection.buffer_updated  # type: ignore[method-assign]
+        self.connection_made = connection.connection_made  # type: ignore[method-assign,assignment]
+        self.connection_lost = connection.connection_lost  # type: ignore[method-assign]
+        self.eof_received = connection.eof_received  # type: ignore[method-assign]
+        self.pause_writing = connection.pause_writing  # type: ignore[method-assign]
+        self.resume_writing = connection.resume_writing  # type: ignore[method-assign]
+
+
+class WebConnection(H11Protocol):
+    """Keeps, for whoever asks who this is, what certificate the client has shown."""
 
     conn: _Connection
     flow: _Flow
 
-    def __init__(self, limits: web.WebLimits, config: Config, state: ServerState, later: PacedTurns) -> None:
-        """``later`` gives connections that have sent much at once their turns."""
+    def __init__(self, limits: web.WebLimits, config: Config, state: ServerState, turns: FairTurns) -> None:
+        """``turns`` are all connections', a lane for each address: who sends much is heard beside the others."""
         super().__init__(config, state, {}, asyncio.get_running_loop())
         assert config.h11_max_incomplete_event_size is not None
         self.conn = _Connection(config.h11_max_incomplete_event_size, self._phrase)
         self._limits = limits
-        self._later = later
+        self._turns = turns
+        self._came: list[bytes] = []  # and waits for its turn
         self._goes_on = False
         self._host = ""
         self._held = web.Held(limits, self._read_on, self._buffered)
@@ -145,12 +162,14 @@ class WebConnection(H11Protocol, asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
+        self._came.clear()
         self._limits.connections.left(self._host)
         self._held.close()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         goes_on = self._held.account.held_bytes > MIN_BYTES  # it was given room
-        return memoryview(_SCRATCH)[: None if goes_on else self._limits.memory.lending.nbytes]
+        most = len(_SCRATCH) if goes_on else self._limits.memory.lending.nbytes
+        return memoryview(_SCRATCH)[: min(most, _CROWDED_BYTES) if self._turns.are_waited_for else most]
 
     def buffer_updated(self, nbytes: int) -> None:
         self.data_received(bytes(memoryview(_SCRATCH)[:nbytes]))
@@ -163,8 +182,19 @@ class WebConnection(H11Protocol, asyncio.BufferedProtocol):
             self._begun_at, self._received = now, 0
         self._heard_at = now
         self._received += len(data)
-        super().data_received(data)
-        self._after_events()
+        self._came.append(data)
+        if len(self._came) == 1:
+            self._turns.add(self._host, self._take)
+        if self._came:
+            self._held.recount()
+            self._hold()
+
+    def _take(self) -> None:
+        """Take in what has come."""
+        data, self._came = b"".join(self._came), []
+        if not self.transport.is_closing():
+            super().data_received(data)
+            self._after_events()
 
     def handle_events(self) -> None:
         """Take in some of what has come. What is left is taken in later, and until then no more is read."""
@@ -172,8 +202,11 @@ class WebConnection(H11Protocol, asyncio.BufferedProtocol):
         super().handle_events()
         if self.conn.has_more and not self._goes_on:
             self._goes_on = True
-            self._later.add(self._go_on)
-        self.flow.hold(self._is_held_back or self._goes_on)
+            self._turns.add_later(self._host, self._go_on)
+        self._hold()
+
+    def _hold(self) -> None:
+        self.flow.hold(self._is_held_back or self._goes_on or bool(self._came))
 
     def _go_on(self) -> None:
         self._goes_on = False
@@ -189,7 +222,7 @@ class WebConnection(H11Protocol, asyncio.BufferedProtocol):
             return
         self._held.recount()
         self._is_held_back = not self._held.account.may_take_more()
-        self.flow.hold(self._is_held_back or self._goes_on)
+        self._hold()
 
     def _phrase(self) -> bytes:
         """Return what the answer that begins now says behind its status; nothing for what HTTP calls it."""
@@ -228,12 +261,13 @@ class WebConnection(H11Protocol, asyncio.BufferedProtocol):
             return
         if self._held.account.may_take_more():
             self._is_held_back = False
-            self.flow.hold(self._goes_on)
+            self._hold()
 
     def _buffered(self) -> int:
         """Bytes that lie here: parts of requests, and answers on their way."""
         body = len(self.cycle.body) if self.cycle is not None else 0
-        return len(self.conn._receive_buffer) + body + self.transport.get_write_buffer_size()
+        came = sum(map(len, self._came)) + len(self.conn._receive_buffer)
+        return came + body + self.transport.get_write_buffer_size()
 
     @property
     def unread_descriptor(self) -> int:
@@ -247,7 +281,7 @@ class WebConnection(H11Protocol, asyncio.BufferedProtocol):
     @property
     def _is_idle(self) -> bool:
         """Whether nothing has been asked that is not answered."""
-        return self.conn.their_state is h11.IDLE and not len(self.conn._receive_buffer)
+        return self.conn.their_state is h11.IDLE and not self._came and not len(self.conn._receive_buffer)
 
     @property
     def _is_drained(self) -> bool:

@@ -13,13 +13,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from magnetar.base.slices import PacedTurns
+from magnetar.base.slices import FairTurns
 from magnetar.base.some_lines import SomeLines
 from magnetar.node.broker import Broker
 from magnetar.serving.unread import unread
 from magnetar.web import http as web
 from magnetar.web.common import Common
-from magnetar.web.connection import WebConnection
+from magnetar.web.connection import LentMemory, WebConnection
 from magnetar.web.http import say_with_status
 from magnetar.web.pages import PageRefusal, WebPages
 
@@ -51,7 +51,7 @@ class WebPort:
                 scope["state"]["held"].let_go()
 
         self._limits = limits
-        self._later = PacedTurns()
+        self._turns = FairTurns()
         self._state = ServerState()
         self._config = Config(
             while_connected,
@@ -71,7 +71,7 @@ class WebPort:
 
     def connection(self) -> asyncio.BaseProtocol:
         """Return what talks to one client."""
-        return WebConnection(self._limits, self._config, self._state, self._later)
+        return LentMemory(WebConnection(self._limits, self._config, self._state, self._turns))
 
     def _look_around(self) -> None:
         loop = asyncio.get_running_loop()

@@ -80,8 +80,14 @@ class _Path(StarletteRoute):
     def __init__(self, path: str, view: _View) -> None:
         super().__init__(path, view)
         self._view = view
+        self._begins = path.partition("{")[0]
 
     def matches(self, scope: Any) -> tuple[Match, Any]:
+        if not scope["path"].startswith(self._begins):
+            return (
+                Match.NONE,
+                {},
+            )  # which most paths are: a quarter of the time of an expression that does not match
         match, child = super().matches(scope)
         serves = match is not Match.FULL or self._view.route(scope["method"]) is not None
         return match if serves else Match.PARTIAL, child
