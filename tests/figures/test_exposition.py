@@ -143,7 +143,7 @@ async def test_counters_outlive_the_closing_of_a_log() -> None:
         figures = logs.figures(topic, 0)
         assert figures is not None
         assert (figures.log, figures.messages_in) == (None, 2)
-        assert figures.bounds == (0, 2, 2, size, 1)
+        assert figures.bounds == (0, 2, 2, size, 1, 0)
         assert (await house.kafka.produce("t", b"2")).error_code == 0
         assert figures.messages_in == 3
         assert figures.bounds.log_end_offset == 3

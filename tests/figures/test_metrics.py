@@ -442,4 +442,4 @@ def test_promtool_takes_the_alerts() -> None:
         ("promtool", "check", "rules", EXAMPLES / "alerts.yml"), capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "16 rules found" in done.stdout
+    assert f"{len(rules())} rules found" in done.stdout

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
+    from magnetar.admin.stuck import StuckGroups
+    from magnetar.auth import Access
+    from magnetar.figures.figures import FigureTable
     from magnetar.pulsar.rest.request import Address
     from magnetar.pulsar.services import PulsarServices
     from magnetar.web.server import WebServer
@@ -59,6 +62,20 @@ class AdminHandler(ProtocolHandler):
         self._broker = broker
         self._local = AdminServer(Path(self._settings.node.data_dir).absolute(), broker)
         await self._local.start()
+        broker.figures.sources.append(self._figures)
+        broker.figures.before.append(self._look)
+
+    @cached_property
+    def _stuck(self) -> StuckGroups:
+        from magnetar.admin.stuck import StuckGroups  # loaded at the first scrape
+
+        return StuckGroups(self._broker)
+
+    async def _look(self) -> None:
+        await self._stuck.look()
+
+    def _figures(self, access: Access | None) -> Iterator[FigureTable | None]:
+        return self._stuck(access)
 
     def serves(self, listeners: Sequence[Listener]) -> None:
         self._listeners = listeners

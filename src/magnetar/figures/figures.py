@@ -7,13 +7,17 @@ Counters begin at 0 with the process, as Prometheus has it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from magnetar.auth import Access
 from magnetar.base.printable import printable_lines
+from magnetar.figures.dialects import Dialects
 from magnetar.ledger.durations import Durations
 from magnetar.ledger.port import ManagedLedger
+
+if TYPE_CHECKING:
+    from magnetar.figures.buckets import EntryBuckets
 
 QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 """Those that Kafka's own exporters give."""
@@ -28,6 +32,8 @@ class Bounds(NamedTuple):
     size: int
     """Bytes."""
     ledgers: int
+    offloaded: int = 0
+    """Bytes that are in tiered storage, whether they are here, too, or not."""
 
 
 class LogFigures:
@@ -38,8 +44,11 @@ class LogFigures:
     """
 
     __slots__ = (
+        "buckets",
         "bytes_in",
         "bytes_out",
+        "converted_in_ns",
+        "converted_out_ns",
         "failed_fetches",
         "failed_produces",
         "failed_tier_reads",
@@ -54,6 +63,10 @@ class LogFigures:
 
     def __init__(self) -> None:
         self.messages_in = self.bytes_in = 0
+        self.buckets: EntryBuckets | None = None
+        """Counts entries by what Pulsar counts of the last minute, where that is asked for."""
+        self.converted_in_ns = self.converted_out_ns = 0
+        """How long it took to convert what came in, or went to Kafka consumers, in another format than is stored."""
         self.messages_out = self.bytes_out = 0
         """What Kafka's consumers fetched, and what Pulsar's subscriptions had sent when they ended."""
         self.produces = self.fetches = 0
@@ -81,6 +94,7 @@ class LogFigures:
             log.high_watermark,
             sum([each.size for each in ledgers]),
             len(ledgers),
+            sum([each.size for each in ledgers if each.offload is not None and each.offload.complete]),
         )
 
     def closed(self, *, is_kept: bool) -> None:
@@ -127,7 +141,10 @@ None too, others may have their turn."""
 class Figures:
     """Who tells what. Handlers add their sources."""
 
-    def __init__(self) -> None:
+    def __init__(self, dialects: Dialects | None = None) -> None:
+        self.dialects = dialects or Dialects()
+        self.before: list[Callable[[], Awaitable[None]]] = []
+        """Awaited before the sources are asked: what takes reading. Each has a bound of its own in time."""
         self.sources: list[Source] = []
         self.failures = 0
         """How often a source failed, so that what it tells was missing."""

@@ -7,12 +7,15 @@ make of them; topics' ends and groups' lags are named as by kafka_exporter. ``do
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from magnetar.auth import Access, Group, Right, may
+from magnetar.base.slices import sliced
+from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.figures.figures import (
     Bounds,
     Family,
@@ -25,6 +28,9 @@ from magnetar.figures.figures import (
 )
 from magnetar.kafka.coordinators.group import GroupState
 from magnetar.kafka.coordinators.kinds import AnyGroup
+from magnetar.ledger.port import wall_clock_ms
+from magnetar.logs.append_times import AppendTimes, Read, at_offset
+from magnetar.settings.metrics import KMINION, KOP
 from magnetar.topics.topic import Topic
 from magnetar.wire.kafka.errors import ErrorCode
 
@@ -82,6 +88,41 @@ _OF_GROUPS = (
         "kafka_consumergroup_current_offset_sum", "untyped", "Offsets that a group committed, of a topic."
     ),
     Family("kafka_consumergroup_lag_sum", "untyped", "Lag of a group, of a topic."),
+    Family(
+        "magnetar_consumergroup_lag_seconds",
+        "gauge",
+        "How long ago the oldest record was appended that a group has not committed; 0 if there is none.",
+    ),
+)
+_WORST = (
+    Family("magnetar_consumergroup_max_lag", "gauge", "Highest lag of a group's partitions."),
+    Family(
+        "magnetar_consumergroup_max_lag_seconds",
+        "gauge",
+        "Highest lag in seconds of a group's partitions, of those that are known.",
+    ),
+)
+_TRANSACTIONS = Family("magnetar_transactions", "gauge", "Transactional ids and transactions, by state.")
+_OLDEST_TRANSACTION = Family(
+    "magnetar_transactions_oldest_open_seconds",
+    "gauge",
+    "How long the oldest transaction that is not ended has been open; 0 if there is none.",
+)
+_OF_PULSARS = (Family("pulsar_txn_active_count", "untyped", "Open transactions of Pulsar clients."),)
+_UNCLEAN = Family(
+    "kafka_controller_controllerstats_uncleanleaderelections_total",
+    "counter",
+    "Leaders that began without all records; there are none.",
+)
+_IDLE = (
+    (
+        "kafka_network_socketserver_networkprocessoravgidle_percent",
+        "Part of the time in which the event loop, that serves connections, waits: 0 to 1.",
+    ),
+    (
+        "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
+        "The same: requests are handled on that event loop, too.",
+    ),
 )
 _MEMBERS = Family("kafka_consumergroup_members", "gauge", "Members of a group.")
 _SHARE = "kafka_server_sharegroupmetrics_deadletterqueue"
@@ -119,8 +160,9 @@ _TELEMETRY = (
     Family("magnetar_client_telemetry_pushes_total", "counter", "Pushes of clients' metrics (KIP-714)."),
     Family("magnetar_client_telemetry_bytes_total", "counter", "Bytes of the same."),
 )
-_LEFT_OUT = Family("magnetar_metrics_left_out", "gauge", "What is not told of one by one: there is too much.")
+_LEFT_OUT = Family("magnetar_metrics_left_out", "gauge", "Series that are not shown individually.")
 _MAX_SOFTWARE = 100
+_AT_A_STRETCH = 50
 _ALL_IS_WELL = (
     ("kafka_server_replicamanager_underreplicatedpartitions", "Partitions with a replica that is behind."),
     ("kafka_server_replicamanager_underminisrpartitioncount", "Partitions with too few replicas in sync."),
@@ -143,10 +185,13 @@ class KafkaFigures:
         self._tenancy = tenancy
         self._looking: asyncio.Task[None] | None = None
         self._looked_at: set[tuple[bytes, int]] = set()
+        self._times = AppendTimes()
+        self._idle = IdleShare()
 
     def __call__(self, access: Access | None) -> Iterator[FigureTable | None]:
         yield from self._of_topics(access)
         yield from self._of_groups(access)
+        yield from self._of_transactions(access)
         yield from self._of_requests()
         yield from self._of_connections()
         yield from self._of_broker()
@@ -157,6 +202,42 @@ class KafkaFigures:
 
             most = self._broker.settings.metrics.metrics_max_lines_per_figure
             yield from quota_tables(self._services.quotas.get(), most)
+        yield from self._in_dialects(access)
+
+    def _in_dialects(self, access: Access | None) -> Iterator[FigureTable | None]:
+        dialects = self._broker.figures.dialects
+        if not (dialects.has(KOP) or dialects.has(KMINION)):
+            return
+        from magnetar.kafka.dialect_figures import kminion_tables, kop_tables
+
+        if dialects.has(KOP):
+            yield from kop_tables(self._services, self._server, access)
+        if dialects.has(KMINION):
+            yield from kminion_tables(self._services, self._seen_groups, access)
+
+    def _seen_groups(self, access: Access | None) -> Iterator[tuple[str, AnyGroup]]:
+        for tenant, group in self._groups():
+            if self._shows(access, tenant, group):
+                yield _name_of(tenant, group), group
+
+    async def look(self) -> None:
+        """Find out how old the oldest records are that groups have not committed."""
+        most = self._broker.settings.metrics.metrics_max_lines_per_figure
+        wanted: dict[Hashable, Read] = {}
+        logs = self._broker.open_logs
+        async for _, group in sliced(self._groups()):
+            for kafka_name, committed in list(group.offsets.items()):
+                topic = self._broker.get(kafka_name)
+                if topic is None:
+                    continue
+                async for index, commit in sliced(iter(list(committed.items()))):
+                    figures = logs.figures(topic, index)
+                    bounds = None if figures is None else figures.bounds
+                    if bounds is None or commit.offset >= bounds.high_watermark or len(wanted) >= most:
+                        continue
+                    place = topic.topic_id, index, commit.offset
+                    wanted[place] = at_offset(logs, topic, index, commit.offset)
+        await self._times.look(wanted)
 
     # -- topics
 
@@ -244,7 +325,9 @@ class KafkaFigures:
         sums: list[tuple[Any, ...]] = []
         members: list[tuple[str, int]] = []
         letters: list[tuple[Any, ...]] = []
+        worst: list[tuple[Any, ...]] = []
         offsets = left_out = 0
+        now_ms = wall_clock_ms()
         for tenant, group in self._groups():
             states[None] += 1
             states[group.state] += 1
@@ -252,7 +335,9 @@ class KafkaFigures:
             yield None
             if not self._shows(access, tenant, group):
                 continue
-            name = escaped(f"{tenant}/{group.group_id}" if tenant else group.group_id)
+            name = _name_of(tenant, group)
+            lags: list[int] = []
+            ages: list[float] = []
             if len(members) < most:
                 members.append((f'{{consumergroup="{name}"}}', len(group.members)))
             counts = self._letters(tenant, group.group_id)
@@ -271,15 +356,27 @@ class KafkaFigures:
                     offset_sum += commit.offset
                     lag_sum += lag or 0
                     all_known = all_known and lag is not None
+                    age = 0.0 if lag == 0 else None
+                    if lag:
+                        at_ms = self._times.of((topic.topic_id, index, commit.offset))
+                        age = None if at_ms is None else max(now_ms - at_ms, 0) / 1000
+                    if lag is not None:
+                        lags.append(lag)
+                    if age is not None:
+                        ages.append(age)
                     if len(partitions) < most:
-                        row = (f'{{{labels},partition="{index}"}}', commit.offset, lag, None, None)
+                        row = (f'{{{labels},partition="{index}"}}', commit.offset, lag, None, None, age)
                         partitions.append(row)
                     else:
                         left_out += 1
                     yield None
                 if len(sums) < most:
-                    sums.append((f"{{{labels}}}", None, None, offset_sum, lag_sum if all_known else None))
+                    known_sum = lag_sum if all_known else None
+                    sums.append((f"{{{labels}}}", None, None, offset_sum, known_sum, None))
+            if lags and len(worst) < most:
+                worst.append((f'{{consumergroup="{name}"}}', max(lags), max(ages, default=None)))
         yield FigureTable(_OF_GROUPS, partitions + sums)
+        yield FigureTable(_WORST, worst)
         yield FigureTable((_MEMBERS,), members)
         yield FigureTable(_LETTERS, letters)
         yield FigureTable((_LEFT_OUT,), [(labelled(what="partitions of groups"), left_out)])
@@ -315,6 +412,47 @@ class KafkaFigures:
             return True
         topics = (self._broker.get(name) for name in list(group.offsets))
         return any(topic is not None and may(access, Right.see, topic.name) for topic in topics)
+
+    # -- transactions
+
+    def _of_transactions(self, access: Access | None) -> Iterator[FigureTable | None]:
+        """Yield how many there are in each state, and how long the oldest is open, by the protocol of their clients."""
+        made = self._services.transactions.made
+        cluster = self._broker.ownership.cluster
+        if made is None:  # most brokers have no transactions
+            yield FigureTable((_TRANSACTIONS,), [])
+            ages: list[tuple[Any, ...]] = [(labelled(protocol=name), 0) for name in ("kafka", "pulsar")]
+            yield FigureTable((_OLDEST_TRANSACTION,), ages)
+            yield FigureTable(_OF_PULSARS, [(labelled(cluster=cluster, coordinator_id="0"), 0)])
+            return
+        from magnetar.kafka.transactions.metadata import IDLE, State
+        from magnetar.records.pulsar_transactions import TxnId, is_transactions
+
+        states: Counter[tuple[str, str]] = Counter()
+        oldest_ms = {"kafka": 0, "pulsar": 0}
+        active: Counter[int] = Counter()
+        try:
+            everything = made.list()
+        except CoordinatorRefused:  # some are being loaded
+            everything = []
+        for number, each in enumerate(everything):
+            txn = TxnId.parse(each.transactional_id) if is_transactions(each.producer_id) else None
+            protocol = "kafka" if txn is None else "pulsar"
+            states[protocol, each.state.kafka_name] += 1
+            if each.state not in IDLE:
+                oldest_ms[protocol] = max(oldest_ms[protocol], made.now_ms() - each.start_ms)
+            if txn is not None and each.state is State.ONGOING:
+                active[txn.most] += 1
+            if number % _AT_A_STRETCH == 0:
+                yield None
+        rows = [(labelled(protocol=name, state=state), count) for (name, state), count in states.items()]
+        yield FigureTable((_TRANSACTIONS,), rows)
+        ages = [(labelled(protocol=name), ms / 1000) for name, ms in oldest_ms.items()]
+        yield FigureTable((_OLDEST_TRANSACTION,), ages)
+        counts = [
+            (labelled(cluster=cluster, coordinator_id=str(number)), count) for number, count in active.items()
+        ]
+        yield FigureTable(_OF_PULSARS, counts or [(labelled(cluster=cluster, coordinator_id="0"), 0)])
 
     # -- the rest
 
@@ -389,6 +527,34 @@ class KafkaFigures:
         yield _one(f"{name}globalpartitioncount", "Partitions of the cluster.", partitions)
         for name, text in _ALL_IS_WELL:
             yield _one(name, text, 0)
+        yield FigureTable((_UNCLEAN,), [("", 0)])
+        is_offline = int(broker.engine.failed is not None)
+        yield _one("kafka_log_logmanager_offlinelogdirectorycount", "1 if storage has failed.", is_offline)
+        idle = self._idle.look()
+        for name, text in _IDLE:
+            yield _one(name, text, idle)
+
+
+class IdleShare:
+    """Which part of the time the event loop's thread was not busy, between two looks at least a second apart."""
+
+    def __init__(self) -> None:
+        self._at, self._busy = time.monotonic(), time.thread_time()
+        self._share = 1.0
+
+    def look(self) -> float:
+        """Return the share, 0 to 1."""
+        now, busy = time.monotonic(), time.thread_time()
+        passed = now - self._at
+        if passed >= 1.0:
+            self._share = min(max(1.0 - (busy - self._busy) / passed, 0.0), 1.0)
+            self._at, self._busy = now, busy
+        return round(self._share, 4)
+
+
+def _name_of(tenant: str, group: AnyGroup) -> str:
+    """Return what figures call a group, escaped."""
+    return escaped(f"{tenant}/{group.group_id}" if tenant else group.group_id)
 
 
 def _counted(figures: LogFigures) -> tuple[int, ...]:

@@ -31,6 +31,7 @@ from magnetar.kafka.server import KafkaServer
 from magnetar.kafka.services import KafkaServices
 from magnetar.kafka.settings import KafkaSettings
 from magnetar.kafka.slow_requests import thresholds
+from magnetar.ledger.durations import Durations
 from magnetar.ledger.port import wall_clock_ms
 from magnetar.node.broker import Broker
 from magnetar.node.handlers import ProtocolHandler
@@ -38,6 +39,7 @@ from magnetar.schema_registry.settings import SchemaRegistrySettings
 from magnetar.serving.fetch_sessions import ROW_BYTES, FetchSessions
 from magnetar.serving.listeners import Listener
 from magnetar.serving.wakeups import Wakeups
+from magnetar.settings.metrics import KOP
 from magnetar.settings.settings import Settings
 from magnetar.topics.topic import Topic
 
@@ -134,6 +136,7 @@ class KafkaProtocolHandler(ProtocolHandler):
             quotas=LazyQuotas(broker, self._settings.of(KafkaSettings)),
             client_metrics=client_metrics,
             requests=Requests(self._slow_s),
+            reads=Durations() if broker.figures.dialects.has(KOP) else None,
         )
 
         tenancy: Tenancy | None = None
@@ -173,6 +176,7 @@ class KafkaProtocolHandler(ProtocolHandler):
         broker.offers.add(self.services)
         self._server = KafkaServer(self.services, self._settings, tenancy)
         broker.figures.sources.append(self._figures)
+        broker.figures.before.append(self._look)
         partitions.start()
         self._server.start()
         await groups.start()
@@ -183,6 +187,9 @@ class KafkaProtocolHandler(ProtocolHandler):
         from magnetar.kafka.figures import KafkaFigures  # for brokers that somebody asks for their figures
 
         return KafkaFigures(self.services, self._server, self._tenancy)
+
+    async def _look(self) -> None:
+        await self._told.look()
 
     def _figures(self, access: Access | None) -> Iterator[FigureTable | None]:
         return self._told(access)

@@ -10,6 +10,7 @@ from magnetar.kafka.partitions.registry import Partitions
 from magnetar.kafka.producer_ids import ProducerIds
 from magnetar.kafka.quotas.lazy import LazyQuotas
 from magnetar.kafka.request_figures import Requests
+from magnetar.ledger.durations import Durations
 from magnetar.node.broker import Broker
 from magnetar.serving.fetch_sessions import FetchSessions
 from magnetar.serving.pace import SharedTurn
@@ -37,6 +38,8 @@ class KafkaServices:
     client_metrics: LazyClientMetrics
     requests: Requests = field(default_factory=Requests)
     """What is counted of requests, by the key of the API."""
+    reads: Durations | None = None
+    """How long reads of consumers took, where a dialect asks for that."""
     turn: SharedTurn = field(default_factory=SharedTurn)
     home: str = ""
     """The namespace of short topic names and of groups, where it is not the broker's."""

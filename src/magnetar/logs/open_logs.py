@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Protocol
@@ -198,6 +199,8 @@ class OpenLogs:
         self._unheld: dict[OpenLog, None] = {}
         """Those of them that nobody holds: no other is looked at, however many there are."""
         self._figures: dict[tuple[bytes, int], LogFigures] = {}
+        self.counts_entries = False
+        """Whether entries are counted by write latency and size (`magnetar.figures.buckets`)."""
         self.gone = LogFigures()
         """What was counted of topics that are deleted."""
         self._gone = self._forget  # made once, not for each of many thousand logs
@@ -274,6 +277,10 @@ class OpenLogs:
     ) -> OpenLog:
         key = topic.topic_id, index
         figures = self._figures.get(key) or LogFigures()
+        if self.counts_entries and figures.buckets is None:
+            from magnetar.figures.buckets import EntryBuckets
+
+            figures.buckets = EntryBuckets(time.monotonic())
         made = OpenLog(topic, index, log, bundle, self._gone, figures, self._unheld)
         log.on_closed.append(made.tell_closed)
         made.epochs = await leader_epochs.entered(self._store, topic, index, owned.epoch, log)

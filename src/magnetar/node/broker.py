@@ -32,7 +32,8 @@ from magnetar.cluster.peers import Peers
 from magnetar.coordination.progress import Progress
 from magnetar.coordination.shares.linked import LinkedQueues
 from magnetar.coordination.transaction_sides import PulsarTransactions
-from magnetar.figures.figures import Figures
+from magnetar.figures.dialects import Dialects
+from magnetar.figures.figures import Figures, escaped
 from magnetar.ledger.port import LedgerEngine, LedgerPolicy
 from magnetar.logs import leader_epochs
 from magnetar.logs.backlogs import Backlogs
@@ -46,6 +47,7 @@ from magnetar.node.conditions import Conditions
 from magnetar.serving.connections import Connections
 from magnetar.serving.idle_poll import IdlePoll
 from magnetar.serving.memory import MemoryBudget
+from magnetar.settings.metrics import PULSAR_BUCKETS
 from magnetar.settings.settings import Settings
 from magnetar.topics.catalog import Catalog, CatalogEvents, topic_path
 from magnetar.topics.dynamic import DynamicSettings, check_dynamic
@@ -165,7 +167,10 @@ class Broker:
         self.between = BetweenBrokers(lambda: len(self.ownership.brokers()) == 1)
         self.ownership.on_lost.append(self._lost)
         self.ownership.on_acquired.append(self._acquired)
+        dialects = Dialects(settings.metrics.metrics_dialects, escaped(self.ownership.cluster))
+        self.figures.dialects = dialects
         self.open_logs = OpenLogs(engine, store, self.ownership, self.ledger_policy)
+        self.open_logs.counts_entries = dialects.has(PULSAR_BUCKETS)
         self.events.topic_changed.append(self.open_logs.apply_policy)
         self.backlogs = Backlogs(lambda: self.settings)
         self.namespaces = Namespaces(self.metadata, self.ownership.cluster)

@@ -6,12 +6,17 @@ does (``cluster``, ``namespace``, ``topic``, ``subscription``). ``docs/metrics.m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from magnetar import __version__
 from magnetar.auth import Access, Right, may
-from magnetar.figures.figures import Family, FigureTable, LogFigures, escaped, labelled
+from magnetar.base.slices import sliced
+from magnetar.figures.figures import Bounds, Family, FigureTable, LogFigures, escaped, labelled
+from magnetar.ledger.cursors.cursor import Cursor
+from magnetar.ledger.port import ManagedLedger, wall_clock_ms
+from magnetar.logs.append_times import AppendTimes, Read, appended_ms
 from magnetar.pulsar.dispatch.base import AnySubscription
 from magnetar.pulsar.dispatch.non_persistent import NonPersistentSubscription
 from magnetar.pulsar.dispatch.subscription import Subscription
@@ -38,6 +43,12 @@ _OF_TOPICS = (
     Family("pulsar_storage_logical_size", "gauge", "Bytes on disk, without copies."),
     Family("pulsar_in_messages_total", "counter", "Messages that came in, by any protocol."),
     Family("pulsar_in_bytes_total", "counter", "Bytes that came in, by any protocol."),
+    Family("pulsar_storage_offloaded_size", "gauge", "Bytes in tiered storage."),
+)
+_LAG = Family(
+    "magnetar_subscription_lag_seconds",
+    "gauge",
+    "How long ago the oldest entry was appended that a subscription has not acknowledged; 0 if there is none.",
 )
 _OF_SUBSCRIPTIONS = (
     Family("pulsar_subscription_back_log", "gauge", "Entries not acknowledged."),
@@ -80,7 +91,7 @@ _CONNECTIONS = (
     Family("pulsar_connection_closed_total_count", "untyped", "Connections that ended."),
 )
 _VERSION = Family("pulsar_version_info", "gauge", "1; the version, as a label.")
-_LEFT_OUT = Family("magnetar_metrics_left_out", "gauge", "What is not told of one by one: there is too much.")
+_LEFT_OUT = Family("magnetar_metrics_left_out", "gauge", "Series that are not shown individually.")
 
 
 class _Sums:
@@ -102,6 +113,21 @@ class _Sums:
         return (labels, *values)
 
 
+_OfPartition = tuple[
+    str | None, str, tuple[float, ...], Sequence[AnySubscription], LogFigures | None, PulsarTopic | None
+]
+"""Its namespace, None if it has no line; name, values of `_OF_TOPICS`, subscriptions; what was counted, and
+the topic while Pulsar clients have it open."""
+_OTHER: _OfPartition = (None, "", (), (), None, None)
+
+
+def _reading(log: ManagedLedger, cursor: Cursor) -> Read:
+    async def read() -> int | None:
+        return await appended_ms(log, await cursor.start_offset())
+
+    return read
+
+
 class PulsarFigures:
     """Tables of what Pulsar's users know; see `magnetar.figures.figures.Source`."""
 
@@ -109,6 +135,24 @@ class PulsarFigures:
         self._services = services
         self._broker = services.broker
         self._server = server
+        self._times = AppendTimes()
+
+    async def look(self) -> None:
+        """Find out how old the oldest entries are that subscriptions have not acknowledged."""
+        most = self._broker.settings.metrics.metrics_max_lines_per_figure
+        wanted: dict[Hashable, Read] = {}
+        async for topic in sliced(iter(self._services.topics.all_open())):
+            for each in list(topic.subscriptions.values()):
+                if each.backlog and len(wanted) < most:
+                    mark = each.cursor.mark_delete_position
+                    wanted[topic.log.name, mark] = _reading(topic.log, each.cursor)
+        await self._times.look(wanted)
+
+    def _lag(self, topic: PulsarTopic, subscription: Subscription, now_ms: int) -> float | None:
+        if not subscription.backlog:
+            return 0.0
+        at_ms = self._times.of((topic.log.name, subscription.cursor.mark_delete_position))
+        return None if at_ms is None else max(now_ms - at_ms, 0) / 1000
 
     def __call__(self, access: Access | None) -> Iterator[FigureTable | None]:
         settings = self._broker.settings.metrics
@@ -122,7 +166,10 @@ class PulsarFigures:
         subscriptions: list[tuple[Any, ...]] = []
         namespaces: dict[str, _Sums] = {}
         left_topics = left_subscriptions = 0
-        for namespace, name, values, each in self._partitions(access):
+        buckets: list[tuple[Any, ...]] = []
+        lags: list[tuple[Any, ...]] = []
+        now_ms, now_s = wall_clock_ms(), time.monotonic()
+        for namespace, name, values, each, figures, opened in self._partitions(access):
             if namespace is None:
                 yield None
                 continue
@@ -130,12 +177,16 @@ class PulsarFigures:
             labels = f'{within},namespace="{namespace}",topic="{escaped(name)}"'
             if in_full and len(topics) < most:
                 topics.append((f"{{{labels}}}", *values))
+                if figures is not None and figures.buckets is not None:
+                    buckets.append((f"{{{labels}}}", *figures.buckets.last_minute(now_s)))
             else:
                 left_topics += in_full
             for said in each:
                 if in_full and len(subscriptions) < most:
                     of_it = f'{{{labels},subscription="{escaped(said.name)}"}}'
                     subscriptions.append((of_it, *_of_subscription(said)))
+                    if opened is not None and isinstance(said, Subscription):
+                        lags.append((of_it, self._lag(opened, said, now_ms)))
                 else:
                     left_subscriptions += in_full
                 yield None
@@ -146,6 +197,11 @@ class PulsarFigures:
             ]
         yield FigureTable(_OF_TOPICS, topics)
         yield FigureTable(_OF_SUBSCRIPTIONS, subscriptions)
+        yield FigureTable((_LAG,), lags)
+        if buckets:
+            from magnetar.pulsar.bucket_families import FAMILIES
+
+            yield FigureTable(FAMILIES, buckets)
         # As Pulsar does, one line more, so that a broker without topics is seen.
         counts = {name: sums.partitions for name, sums in namespaces.items()}
         yield FigureTable(
@@ -159,33 +215,34 @@ class PulsarFigures:
         yield FigureTable((_LEFT_OUT,), [(labelled(what=what), count) for what, count in left_out])
         yield from self._of_broker(namespaces)
 
-    def _partitions(
-        self, access: Access | None
-    ) -> Iterator[tuple[str | None, str, tuple[float, ...], Sequence[AnySubscription]]]:
-        """Yield of each partition in use its namespace, name, figures and subscriptions; None for others."""
+    def _partitions(self, access: Access | None) -> Iterator[_OfPartition]:
+        """Yield what is known of each partition in use, and of others that there are such."""
         logs, topics = self._broker.open_logs, self._services.topics
         for topic in self._broker.topics():
             if topic.internal or not may(access, Right.see, topic.name):
-                yield None, "", (), ()
+                yield _OTHER
                 continue
             for index in range(topic.partitions):
                 figures = logs.figures(topic, index)
                 bounds = None if figures is None else figures.bounds
                 if figures is None or bounds is None:
-                    yield None, "", (), ()
+                    yield _OTHER
                     continue
                 opened = topics.opened(topic, index)
                 name = str(topic.name) + (f"-partition-{index}" if topic.partitioned else "")
                 yield (
                     topic.name.namespace_name,
                     name,
-                    _of_log(figures, bounds.size, opened),
+                    _of_log(figures, bounds, opened),
                     list(opened.subscriptions.values()) if opened is not None else (),
+                    figures,
+                    opened,
                 )
         for fleeting in topics.non_persistent.all_open():
             if may(access, Right.see, fleeting.topic.name):
                 namespace = fleeting.topic.name.namespace_name
-                yield namespace, fleeting.name, _of_fleeting(fleeting), list(fleeting.subscriptions.values())
+                subscriptions = list(fleeting.subscriptions.values())
+                yield namespace, fleeting.name, _of_fleeting(fleeting), subscriptions, None, None
 
     def _of_broker(self, namespaces: dict[str, _Sums]) -> Iterator[FigureTable | None]:
         cluster = self._broker.ownership.cluster
@@ -210,7 +267,7 @@ class PulsarFigures:
         yield FigureTable((_VERSION,), [(labelled(cluster=cluster, version=__version__, commit=""), 1)])
 
 
-def _of_log(figures: LogFigures, size: int, topic: PulsarTopic | None) -> tuple[float, ...]:
+def _of_log(figures: LogFigures, bounds: Bounds, topic: PulsarTopic | None) -> tuple[float, ...]:
     """Return a partition's figures in the order of `_OF_TOPICS`."""
     messages_out, bytes_out = figures.messages_out, figures.bytes_out
     producers = subscriptions = consumers = backlog = 0
@@ -229,8 +286,8 @@ def _of_log(figures: LogFigures, size: int, topic: PulsarTopic | None) -> tuple[
     average = round(throughput_in / rate_in, 3) if rate_in else 0
     return (
         *(rate_in, throughput_in, rate_out, throughput_out),
-        *(size, producers, subscriptions, consumers, backlog, average, size),
-        *(figures.messages_in, figures.bytes_in),
+        *(bounds.size, producers, subscriptions, consumers, backlog, average, bounds.size),
+        *(figures.messages_in, figures.bytes_in, bounds.offloaded),
     )
 
 
@@ -242,7 +299,7 @@ def _of_fleeting(topic: NonPersistentTopic) -> tuple[float, ...]:
     return (
         *rates,
         *(0, len(topic.producers.by_name), len(topic.subscriptions), consumers, 0, average, 0),
-        *(topic.messages_in, topic.bytes_in),
+        *(topic.messages_in, topic.bytes_in, 0),
     )
 
 

@@ -87,7 +87,9 @@ class PulsarProtocolHandler(ProtocolHandler):
         self._server = PulsarServer(self.services, self._settings)
         await broker.metadata.follow(schemas, load=False)
         await topics.start()
-        broker.figures.sources.append(PulsarFigures(self.services, self._server))
+        figures = PulsarFigures(self.services, self._server)
+        broker.figures.sources.append(figures)
+        broker.figures.before.append(figures.look)
         self._server.start()
 
     async def _join_transactions(self, broker: Broker, topics: PulsarTopics) -> None:

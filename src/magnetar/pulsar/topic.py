@@ -282,6 +282,8 @@ class PulsarTopic:
         self.last_done = pending.done
         self.figures.messages_in += sent.messages
         self.figures.bytes_in += len(sent.framed)
+        if self.figures.buckets is not None:
+            self.figures.buckets.placed(len(sent.framed), pending.done)
         if sent.metadata.is_chunk:
             self.has_chunks = True
         producer.messages += sent.messages

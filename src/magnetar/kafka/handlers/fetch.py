@@ -17,6 +17,7 @@ from magnetar.kafka.partitions.formats import Batch
 from magnetar.kafka.partitions.opening_ahead import WANTED_OF_A_REQUEST
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.settings import KafkaSettings
+from magnetar.ledger.durations import Durations
 from magnetar.ledger.transactions import LogTransactions
 from magnetar.records.batch import read_header
 from magnetar.serving.fetch_sessions import INVALID_SESSION, FetchedPartition, FetchSession, asks_of
@@ -71,6 +72,8 @@ class _Limits(NamedTuple):
     answer_bytes: int
     partition_bytes: int
     isolation_level: int
+    reads: Durations | None = None
+    """Counts how long reads take, where a dialect asks for that."""
 
 
 async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse:
@@ -95,6 +98,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         min(most, max(memory.room_bytes, _MIN_ROOM)),
         _MAX_PARTITION_BYTES_OF.get(context.software.name, _MAX_PARTITION_BYTES),
         request.isolation_level,
+        context.kafka.reads,
     )
     enough = min(request.min_bytes, _MAX_PARTITION_BYTES // 2, most)
     found = await _find(asks, context)
@@ -283,7 +287,10 @@ async def _read_one(
     try:
         most = min(asked.partition_max_bytes, max(room, 1), limits.partition_bytes)
         committed = limits.isolation_level == READ_COMMITTED
+        began = 0.0 if limits.reads is None else perf_counter()
         batches, size = await partition.read(asked.fetch_offset, most, committed=committed)
+        if limits.reads is not None:
+            limits.reads.add(perf_counter() - began)
     except Exception as error:
         return _failed(ask, code_for(partition.closed or error)), 0
     if not batches or (size > room and not is_first):

@@ -328,7 +328,9 @@ class Partition:
             data = memoryview(with_log_append_time(batch.data, header, now_ms))
             batch = batch._replace(data=data, header=read_header(data), earliest_ms=now_ms)
         codec = header.codec if config.compression_type == "producer" else self._codec()
+        began_ns = time.perf_counter_ns()
         framed = await pulsar_framed(batch, now_ms, codec)
+        self.figures.converted_in_ns += time.perf_counter_ns() - began_ns
         if codec is not header.codec:
             self._check_size(len(framed))
         return PreparedBatch(batch.data, batch.header, entry_format, framed, batch.earliest_ms)
@@ -503,6 +505,8 @@ class Partition:
         figures.produces += 1
         figures.messages_in += header.records_count
         figures.bytes_in += header.length + _BEFORE_LENGTH
+        if figures.buckets is not None:
+            figures.buckets.placed(header.length + _BEFORE_LENGTH, pending.done)
         self._last_done = pending.done
         self._appended_ms = now_ms
         self._refusal = None
@@ -633,7 +637,9 @@ class Partition:
         amid_pieces = chunked is not None and chunked.follows(offset)
         batches = None if amid_pieces else as_stored(entries)
         if batches is None:
+            began_ns = time.perf_counter_ns()
             parts = await self._conversions.parts_of(entries, max_bytes, self._frame_of)
+            self.figures.converted_out_ns += time.perf_counter_ns() - began_ns
             batches = [part.batch for part in parts]
             if parts and (amid_pieces or any(part.piece for part in parts)):
                 if chunked is None:
