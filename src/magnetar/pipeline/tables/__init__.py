@@ -12,8 +12,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from magnetar.pipeline.tables.directory import TableDirectory
+from magnetar.pipeline.tables.directory import IN_CATALOG, TableDirectory, in_catalog
 from magnetar.pipeline.tables.errors import (
+    CommitUnknown,
     OffsetsCommitted,
     TableConflict,
     TableError,
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
 FORMATS = ("parquet", "delta", "iceberg")
 
 __all__ = [
-    "FORMATS", "TableCommit", "DataFile", "Layout", "OffsetRange", "OffsetsCommitted", "SyncReport", "Table",
-    "TableConflict", "TableError", "TopicReplaced", "Upkeep", "append", "apply_changes", "check_topic", "compact",
-    "format_of", "missing", "open", "schema_of", "sync",
+    "FORMATS", "CommitUnknown", "TableCommit", "DataFile", "Layout", "OffsetRange", "OffsetsCommitted", "SyncReport",
+    "Table", "TableConflict", "TableError", "TopicReplaced", "Upkeep", "append", "apply_changes", "check_topic",
+    "compact", "format_of", "missing", "open", "schema_of", "sync",
 ]  # fmt: skip
 
 
@@ -61,12 +62,16 @@ def open(
 
     ``format`` is one of `FORMATS`; a table that is there knows its own, a new one is parquet unless told otherwise.
     ``settings`` are the format's: ``storage_options`` for delta; ``catalog`` for iceberg, a catalog's name in
-    PyIceberg's configuration or its properties. Raises `TableError`.
+    PyIceberg's configuration or its properties, and ``url`` then its name there; ``iceberg://CATALOG/NAME`` says both
+    in one word. Raises `TableError`.
     """
     from magnetar.pipeline.tables.schema import bronze_schema
 
     if format is not None and format not in FORMATS:
         raise TableError(f"there is no table format {format!r}; there are: {', '.join(FORMATS)}")
+    named = in_catalog(url)
+    if named is not None:
+        settings, url = {"catalog": named[0], **settings}, named[1]
     there = "iceberg" if settings.get("catalog") is not None else format_of(url)
     if there is not None and format not in (None, there):
         raise TableError(f"{url} is a table of format {there}, not {format}")
@@ -85,6 +90,8 @@ def open(
 
 def format_of(url: str | Path) -> str | None:
     """Return the format of the table in a directory of this machine; None if there is none, or nobody can tell."""
+    if str(url).startswith(IN_CATALOG):
+        return "iceberg"
     place = TableDirectory(url)
     if not place.is_local:
         return None

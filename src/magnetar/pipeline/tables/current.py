@@ -12,14 +12,13 @@ record of its key, but for those that became dead letters themselves.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from magnetar.pipeline.replays import REPLAY_HEADER
-from magnetar.pipeline.tables.listing import dataset_of
+from magnetar.pipeline.tables.listing import dataset_of, is_there
 from magnetar.pipeline.tables.ranges import OffsetRange
 from magnetar.pipeline.tables.table import Table
 from magnetar.pipeline.tables.upsert import apply_changes
@@ -57,8 +56,8 @@ def _overtaken(changes: pa.Table, bronze: str | None, dead_letters: str | None) 
         return pc.and_(replayed, False)
     keys = pc.unique(changes.filter(replayed)["_key"])
     later = _records_of(bronze, keys)
-    if dead_letters is not None and Path(dead_letters).exists():
-        bad = dataset_of(Path(dead_letters)).to_table(columns=["partition", "offset"])
+    if dead_letters is not None and is_there(dead_letters):
+        bad = dataset_of(dead_letters).to_table(columns=["partition", "offset"])
         places = set(zip(bad["partition"].to_pylist(), bad["offset"].to_pylist(), strict=True))
         later = {each for each in later if each[1:] not in places}
     names = ["_replayed", "_key", "_partition", "_offset"]
@@ -74,7 +73,7 @@ def _overtaken(changes: pa.Table, bronze: str | None, dead_letters: str | None) 
 def _records_of(bronze: str, keys: Any) -> set[tuple[bytes, int, int]]:
     """Return key, partition and offset of these keys' records, without those that were sent again."""
     columns = ["key", "partition", "offset", "headers"]
-    found = dataset_of(Path(bronze)).to_table(columns=columns, filter=pc.field("key").isin(keys))
+    found = dataset_of(bronze).to_table(columns=columns, filter=pc.field("key").isin(keys))
     return {
         (row["key"], row["partition"], row["offset"])
         for row in found.to_pylist()

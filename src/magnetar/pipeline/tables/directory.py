@@ -11,6 +11,20 @@ from pyarrow import fs
 
 from magnetar.pipeline.tables.errors import TableError
 
+IN_CATALOG = "iceberg://"
+"""How a table's name begins that a catalog has: ``iceberg://CATALOG/NAMESPACE.TABLE``, by PyIceberg's configuration."""
+
+
+def in_catalog(url: str | Path) -> tuple[str, str] | None:
+    """Return the catalog and the table's name in it; None for a place. Raises `TableError` for half a name."""
+    text = str(url)
+    if not text.startswith(IN_CATALOG):
+        return None
+    catalog, _, name = text.removeprefix(IN_CATALOG).partition("/")
+    if not catalog or not name or "/" in name:
+        raise TableError(f"{text} is no table of a catalog: write {IN_CATALOG}CATALOG/NAMESPACE.TABLE")
+    return catalog, name
+
 
 class TableDirectory:
     """One directory. It travels to tasks by its URL alone."""
@@ -43,6 +57,11 @@ class TableDirectory:
         except Exception as error:
             raise TableError(f"{self.url} is no place that tables can be in: {error}") from None
         return system, path
+
+    @property
+    def system(self) -> tuple[Any, str]:
+        """Arrow's file system of the place, and the place in it."""
+        return self._system
 
     def child(self, name: str) -> TableDirectory:
         """Return a directory in this one."""

@@ -11,6 +11,10 @@ class TableConflict(TableError):
     """Another writer was faster, or is at work: nothing of this commit is in the table."""
 
 
+class CommitUnknown(TableError):
+    """The catalog did not say whether it made this commit. What was written stays: it may be in the table, or come."""
+
+
 class TopicReplaced(TableError):
     """The table holds another topic of that name: the one it followed was deleted and made anew."""
 

@@ -8,12 +8,15 @@ Properties outlive expired snapshots and other engines' compactions.
 PyIceberg would try a commit again on top of another writer's, which would write the same offsets twice. So the table's
 property ``commit.retry.num-retries`` is 0: the catalog takes a commit on the snapshot that was looked at, or none.
 
-Embedded, the catalog is a SQLite file beside the table; any catalog of PyIceberg's can be named instead.
+Embedded, the catalog is a SQLite file beside the table; any catalog of PyIceberg's can be named instead. A catalog that
+is asked over the network may make a commit and not say so. Where the table does not show it either, its files stay,
+under a note, until the note is a day old.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -24,24 +27,38 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
+    CommitStateUnknownException,
     NamespaceAlreadyExistsError,
     NoSuchTableError,
+    ServerError,
+    ServiceUnavailableError,
     TableAlreadyExistsError,
 )
 
 from magnetar.pipeline.history import Marks, marks_from_json, marks_to_json
 from magnetar.pipeline.options import Offsets
 from magnetar.pipeline.tables.directory import TableDirectory
-from magnetar.pipeline.tables.errors import TableError
-from magnetar.pipeline.tables.files import DataFile, Layout
+from magnetar.pipeline.tables.errors import CommitUnknown, TableError
+from magnetar.pipeline.tables.files import DataFile, Layout, attempt_of
 from magnetar.pipeline.tables.glance import CATALOG, CATALOG_FILE, MARKS, NAMESPACE, NEXT, TOPICS
 from magnetar.pipeline.tables.ranges import ranges_to_json
 from magnetar.pipeline.tables.schema import plain_schema
-from magnetar.pipeline.tables.table import CommitInfo, Table, TableCommit, lost_race, positions_of
+from magnetar.pipeline.tables.table import (
+    NOTES,
+    STALE_S,
+    CommitInfo,
+    Table,
+    TableCommit,
+    lost_race,
+    positions_of,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table as CatalogTable
 
+# What a catalog over the network says, or no answer at all (requests' errors are OSErrors), when it may have committed.
+_UNKNOWN = (CommitStateUnknownException, ServerError, ServiceUnavailableError, OSError)
+_ATTEMPT = "magnetar.attempt"
 _RANGES = "magnetar.ranges"
 _OPERATION = "magnetar.operation"
 _METRICS = "write.metadata.metrics.column."
@@ -64,6 +81,7 @@ class IcebergTable(Table):
         catalog: str | Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
         self._catalog, self._name, location = _catalog(url, catalog)
+        self._is_embedded = catalog is None
         try:
             self._table = self._catalog.load_table(self._name)
         except NoSuchTableError:
@@ -166,7 +184,7 @@ class IcebergTable(Table):
         told = {
             _RANGES: json.dumps(ranges_to_json(commit.ranges)),
             _OPERATION: commit.operation,
-            "magnetar.attempt": commit.attempt,
+            _ATTEMPT: commit.attempt,
         }
         properties = {TOPICS: json.dumps(topics, sort_keys=True)}
         by_topic = marks_to_json(marks)
@@ -188,6 +206,38 @@ class IcebergTable(Table):
             transaction.commit_transaction()
         except CommitFailedException as error:
             raise lost_race(self, error) from None
+        except _UNKNOWN as error:
+            if self._is_embedded:
+                raise
+            if not self._is_made(commit):
+                self._leave(commit)
+                raise CommitUnknown(
+                    f"{self}: the catalog {self._catalog.name} did not say whether it made the commit ({error}). Run "
+                    "it again: offsets that the table has by then are not written twice"
+                ) from None
+
+    def _is_made(self, commit: TableCommit) -> bool:
+        """Return whether the table has a commit that its catalog gave no answer for."""
+        try:
+            self.refresh()
+        except Exception:
+            return False  # not to be known either
+        told = [each.summary.additional_properties for each in self._table.snapshots() if each.summary]
+        return any(each.get(_ATTEMPT) == commit.attempt for each in told)
+
+    def _leave(self, commit: TableCommit) -> None:
+        """Note that the files of a commit must stay, until the commit can come no more."""
+        for attempt in {commit.attempt, *(attempt_of(each.path) for each in commit.add)}:
+            self.place.child(NOTES).write(f"unknown-{attempt}.json", b"{}")
+
+    def _may_be_committed(self, attempt: str) -> bool:
+        note, notes = f"unknown-{attempt}.json", self.place.child(NOTES)
+        if self._is_embedded or note not in notes.names():
+            return False
+        if notes.age_s(note, time.time()) <= STALE_S:
+            return True
+        notes.delete(note)
+        return False
 
     def _described(self, file: DataFile, metadata: Any) -> Any:
         """Return Iceberg's description of a file: its sizes, counts and bounds, from its own footer."""

@@ -8,18 +8,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from magnetar.pipeline.tables.directory import in_catalog
+from magnetar.pipeline.tables.errors import TableError
+
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
 _SPARK_S = re.compile(r"part-\d{5,}-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-c\d+\..*parquet")
 
 
-def dataset_of(place: Path) -> ds.Dataset:
-    """Return a table's rows, as of its newest commit."""
+def dataset_of(place: Path | str) -> ds.Dataset:
+    """Return the rows of a table on this machine or in a catalog, as of its newest commit."""
     import pyarrow.dataset as ds
 
     from magnetar.pipeline import tables
 
+    if in_catalog(place) is not None:
+        table = tables.open(place, create=False)
+        system, root = table.data.system
+        files = [f"{root}/{each.path}" for each in table.files()]
+        return ds.dataset(files, format="parquet", schema=table.schema, filesystem=system)
+    place = Path(place)
     kind = tables.format_of(place)
     if kind == "delta":
         from deltalake import DeltaTable
@@ -32,6 +41,19 @@ def dataset_of(place: Path) -> ds.Dataset:
         table = tables.open(place, create=False)
         return ds.dataset(table.urls(), format="parquet", schema=table.schema)
     return ds.dataset(parquet_files(place), format="parquet")
+
+
+def is_there(place: str) -> bool:
+    """Return whether there is a table in a directory of this machine, or of that name in a catalog."""
+    from magnetar.pipeline import tables
+
+    if in_catalog(place) is None:
+        return Path(place).exists()
+    try:
+        tables.open(place, create=False)
+    except TableError:
+        return False
+    return True
 
 
 def parquet_files(place: Path) -> list[str]:

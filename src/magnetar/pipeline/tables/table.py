@@ -26,7 +26,7 @@ import pyarrow as pa
 from magnetar.pipeline.history import Marks, RecordMark
 from magnetar.pipeline.options import Offsets, TopicPartition
 from magnetar.pipeline.tables.directory import TableDirectory
-from magnetar.pipeline.tables.errors import TableConflict, TopicReplaced
+from magnetar.pipeline.tables.errors import CommitUnknown, TableConflict, TopicReplaced
 from magnetar.pipeline.tables.evolution import Widens, widens_numbers
 from magnetar.pipeline.tables.files import DataFile, Layout, attempt_of, new_attempt
 from magnetar.pipeline.tables.lock import writer_lock
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 NOTES = "_magnetar"
-_STALE_S = 24 * 3600.0
+STALE_S = 24 * 3600.0
+"""Age of a note, in seconds, from which its writer counts as dead where there is no lock."""
 
 Step = Callable[[str], object]
 """Told before each step of a write: ``noted``, ``written``, ``committed``, ``done``."""
@@ -244,15 +245,23 @@ class Table(ABC):
 
     @contextmanager
     def attempt(self) -> Iterator[str]:
-        """Note that files are going to be written, and forget it once they are committed, or delete them."""
+        """Note that files are going to be written, and forget it once they are committed, or delete them.
+
+        What a catalog does not say whether it took stays where it is (`CommitUnknown`).
+        """
         name = note_attempt(self.place, self.data)
         self.on_step("noted")
+        is_known = True
         try:
             yield name
+        except CommitUnknown:
+            is_known = False
+            raise
         finally:
             # A commit that failed may yet have been made: only what the table says counts.
-            self.refresh()
-            self._forget([name])
+            if is_known:
+                self.refresh()
+                self._forget([name])
 
     def append(
         self,
@@ -327,10 +336,15 @@ class Table(ABC):
         return self._forget(attempts)
 
     def _is_dead(self, note: str) -> bool:
-        return self.place.is_local or self.place.child(NOTES).age_s(note, time.time()) > _STALE_S
+        return self.place.is_local or self.place.child(NOTES).age_s(note, time.time()) > STALE_S
+
+    def _may_be_committed(self, attempt: str) -> bool:
+        """Return whether a catalog may yet make a commit with the files of an attempt."""
+        return False
 
     def _forget(self, attempts: Collection[str]) -> int:
         """Delete the files of these attempts that are not in the table, and their notes."""
+        attempts = [each for each in attempts if not self._may_be_committed(each)]
         if not attempts:
             return 0
         kept = {each.path for each in self.files()}
