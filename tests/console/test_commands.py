@@ -20,6 +20,8 @@ PAGES = {
     "ledgers": {"topic": "commanded", "partition": "1"},
     "configuration": {"topic": "commanded"},
     "records": {"topic": "commanded", "partition": "1", "offset": "0"},
+    "groups": {},
+    "why": {"topic": "commanded", "partition": "1"},
     "record": {"topic": "commanded", "partition": "1", "offset": "0"},
 }
 

@@ -168,7 +168,7 @@ class LiveBroker:
 
     async def why_group(self, group: str) -> Why:
         """Return the one reason that a group does not move."""
-        return why_group(await self._group_facts(group))
+        return why_group(await self.group_facts(group))
 
     async def reserve_ledgers(self, manifest: str) -> Reserved:
         """Return ids for the ledgers of a topic to be restored; raise `Declined`."""
@@ -346,7 +346,8 @@ class LiveBroker:
             if place.partition in offsets.get(place.topic, {})
         }
 
-    async def _group_facts(self, group: str) -> GroupFacts:
+    async def group_facts(self, group: str) -> GroupFacts:
+        """Return a group with its members, and with all partitions that it committed or was assigned."""
         now_ms, groups = self._clock(), self._services.groups
         index = groups.partition_of(group)
         try:

@@ -10,7 +10,7 @@ from magnetar.base.audit import recent
 from magnetar.base.slices import sliced
 from magnetar.console.page import Command, ConsolePage, Facts, access_of, kafka_tool, magnetar, pulsar_admin
 from magnetar.console.standings import oldest_first, standings
-from magnetar.console.traffic import Flow, traffic_of
+from magnetar.console.traffic import Flow, sums_of, traffic_of
 from magnetar.pulsar.rest.request import AdminRequest
 
 _MOST = 10
@@ -27,10 +27,7 @@ async def facts(ask: AdminRequest) -> Facts:
             continue
         topics += 1
         partitions += topic.partitions
-        flow = Flow()
-        for index in range(topic.partitions):
-            one = traffic.of((topic.topic_id, index))
-            flow = flow if one is None else flow.plus(one)
+        flow, _ = await sums_of(ask.services, topic)
         total = total.plus(flow)
         if flow.bytes_in or flow.bytes_out:
             busy.append((flow.bytes_in + flow.bytes_out, topic.kafka_name, flow))

@@ -25,6 +25,9 @@ from magnetar.records.entry import index_of
 from magnetar.records.errors import RecordsError
 from magnetar.topics.topic import Topic
 
+_MOST_BEHIND = 16
+"""Partitions of a reader that are looked at for the age of what it has not read."""
+
 
 class ReaderStanding(NamedTuple):
     """A reader at one topic."""
@@ -40,7 +43,7 @@ class ReaderStanding(NamedTuple):
     lag: int | None
     """Records of a group, entries of a subscription; None where a partition was not open since the start."""
     behind: tuple[tuple[int, int], ...]
-    """The partitions that have something unread: each with the offset of the first of it."""
+    """Partitions that have something unread, each with the offset of the first of it; -1 for a subscription's."""
 
 
 async def standings(ask: AdminRequest, only: Topic | None = None) -> AsyncIterator[ReaderStanding]:
@@ -85,7 +88,7 @@ async def _groups(ask: AdminRequest, only: Topic | None) -> AsyncIterator[Reader
                 continue
             lag: int | None = 0
             behind = []
-            for index, commit in list(committed.items()):
+            async for index, commit in sliced(committed.items()):
                 figures = broker.open_logs.figures(topic, index)
                 bounds = None if figures is None else figures.bounds
                 if bounds is None:
@@ -110,6 +113,7 @@ async def _groups(ask: AdminRequest, only: Topic | None) -> AsyncIterator[Reader
 async def _subscriptions(ask: AdminRequest, only: Topic | None) -> AsyncIterator[ReaderStanding]:
     access, services = access_of(ask), ask.services
     rows: dict[tuple[bytes, str], ReaderStanding] = {}
+    clients: dict[tuple[bytes, str], set[str]] = {}
     async for each in sliced(services.topics.all_open()):
         topic = each.topic
         if (only is not None and topic is not only) or not may(access, Right.see, topic.name):
@@ -117,21 +121,22 @@ async def _subscriptions(ask: AdminRequest, only: Topic | None) -> AsyncIterator
         for name, subscription in list(each.subscriptions.items()):
             if services.groups.is_groups(each, name):
                 continue
-            members = len(subscription.consumers)
+            members = clients.setdefault((topic.topic_id, name), set())  # each is connected to all partitions
+            members.update(each.name for each in subscription.consumers)
             backlog = subscription.backlog
             row = rows.get((topic.topic_id, name))
-            before = (0, 0, ()) if row is None else (row.members, row.lag or 0, row.behind)
+            before = (0, ()) if row is None else (row.lag or 0, row.behind)
             kind = SubType.Name(subscription.sub_type) if members else (row.kind if row is not None else "")
-            behind = before[2] if backlog == 0 else (*before[2], (each.index, -1))
-            total = before[0] + members
+            is_full = backlog == 0 or len(before[1]) >= _MOST_BEHIND
+            behind = before[1] if is_full else (*before[1], (each.index, -1))
             rows[topic.topic_id, name] = ReaderStanding(
                 name,
                 "pulsar",
                 kind,
-                "connected" if total else "no consumers",
+                "connected" if members else "no consumers",
                 topic,
-                total,
-                before[1] + backlog,
+                len(members),
+                before[0] + backlog,
                 behind,
             )
     for row in rows.values():
@@ -144,7 +149,7 @@ async def age_s(ask: AdminRequest, standing: ReaderStanding) -> float | None:
     The topic's logs that are not open stay closed. Of many partitions the first 16 are read.
     """
     oldest: int | None = None
-    for index, offset in standing.behind[:16]:
+    for index, offset in standing.behind[:_MOST_BEHIND]:
         found = ask.services.broker.open_logs.get(standing.topic, index)
         if found is None:
             continue
@@ -161,9 +166,9 @@ async def _appended_ms(
     if offset < 0:  # a subscription's: its cursor knows the place, not the offset
         opened = ask.services.topics.opened(standing.topic, found.index)
         subscription = None if opened is None else opened.subscriptions.get(standing.name)
-        if subscription is None:
+        if opened is None or subscription is None:
             return None
-        offset = await found.log.offset_behind(subscription.cursor.mark_delete_position)
+        offset = await ask.services.groups.offset_of(opened, subscription)
     if offset >= found.log.high_watermark:
         return None
     entries = await found.log.read(offset, max_bytes=1)

@@ -23,13 +23,11 @@ from magnetar.console.page import (
     whole,
 )
 from magnetar.console.standings import standings
-from magnetar.console.traffic import Flow, traffic_of
+from magnetar.console.traffic import sums_of, traffic_of
 from magnetar.pulsar.rest.request import AdminRequest, RestError
-from magnetar.topics.topic import Topic
 
 PER_PAGE = 100
 _MOST_PER_PAGE = 1000
-_NONE = Flow()
 
 
 class TopicLine(NamedTuple):
@@ -98,10 +96,10 @@ async def facts(ask: AdminRequest) -> Facts:
 
 
 async def _rows(ask: AdminRequest) -> list[TopicLine]:
-    broker, access, traffic = ask.services.broker, access_of(ask), traffic_of(ask.services)
+    broker, access = ask.services.broker, access_of(ask)
     tenant, namespace = ask.query.get("tenant", ""), ask.query.get("namespace", "")
     with_internal = ask.flag("internal")
-    await traffic.refresh()
+    await traffic_of(ask.services).refresh()
     readers: Counter[bytes] = Counter()
     lags: Counter[bytes] = Counter()
     async for each in standings(ask):
@@ -114,7 +112,7 @@ async def _rows(ask: AdminRequest) -> list[TopicLine]:
             continue
         if (topic.internal and not with_internal) or not may(access, Right.see, name):
             continue
-        flow, size = _sums(ask, topic)
+        flow, size = await sums_of(ask.services, topic)
         rows.append(
             TopicLine(
                 topic.kafka_name,
@@ -134,21 +132,6 @@ async def _rows(ask: AdminRequest) -> list[TopicLine]:
             )
         )
     return rows
-
-
-def _sums(ask: AdminRequest, topic: Topic) -> tuple[Flow, int | None]:
-    """Return what a topic's partitions have together: per second, and on disk."""
-    traffic, open_logs = traffic_of(ask.services), ask.services.broker.open_logs
-    flow, size = _NONE, None
-    for index in range(topic.partitions):
-        figures = open_logs.figures(topic, index)
-        bounds = None if figures is None else figures.bounds
-        if bounds is not None:
-            size = (size or 0) + bounds.size
-        one = traffic.of((topic.topic_id, index))
-        if one is not None:
-            flow = one if flow is _NONE else flow.plus(one)
-    return flow, size
 
 
 def commands(ask: AdminRequest, shown: Facts) -> list[Command]:

@@ -12,10 +12,13 @@ from typing import NamedTuple
 
 from magnetar.base.slices import sliced
 from magnetar.pulsar.services import PulsarServices
+from magnetar.topics.topic import Topic
 
 _FRESH_S = 2.0
 _OLD_S = 60.0
 _APART_S = 1.0
+_AT_ONCE = 100
+"""Partitions of one topic, at 5 us each."""
 Key = tuple[bytes, int]
 """A topic's id and a partition."""
 
@@ -32,6 +35,9 @@ class Flow(NamedTuple):
 
     def plus(self, other: Flow) -> Flow:
         return Flow(*[mine + others for mine, others in zip(self, other, strict=True)])
+
+
+_NONE = Flow()
 
 
 class _Look(NamedTuple):
@@ -108,3 +114,24 @@ def traffic_of(services: PulsarServices) -> Traffic:
         found = Traffic(services)
         services.broker.offers.add(found)
     return found
+
+
+async def sums_of(services: PulsarServices, topic: Topic) -> tuple[Flow, int | None]:
+    """Return what a topic's partitions have together: per second, and bytes on disk.
+
+    The size is that of partitions that were open since the broker began; None if none was. Of many partitions others
+    have turns meanwhile.
+    """
+    traffic, open_logs = traffic_of(services), services.broker.open_logs
+    flow, size = _NONE, None
+    for index in range(topic.partitions):
+        if index and index % _AT_ONCE == 0:
+            await asyncio.sleep(0)
+        figures = open_logs.figures(topic, index)
+        bounds = None if figures is None else figures.bounds
+        if bounds is not None:
+            size = (size or 0) + bounds.size
+        one = traffic.of((topic.topic_id, index))
+        if one is not None:
+            flow = one if flow is _NONE else flow.plus(one)
+    return flow, size
