@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 
+from magnetar.wire.kafka.messages.find_coordinator_request import FindCoordinatorRequest
+from tests.hostile.client import Wire
 from tests.workers.house import PARTITIONS, House
 from tests.workers.load import PATIENCE_S
 
@@ -134,3 +136,29 @@ def test_transactions_across_workers_are_whole_also_when_one_is_killed(tmp_path:
             assert each.offset() in ({each.committed[-1]} | {*each.unsure})
         assert house.end() == 0
     assert "Traceback" not in house.log.read_text()
+
+
+def test_a_group_may_have_its_first_offsets_ever_by_a_transaction_of_another_worker(tmp_path: Path) -> None:
+    with House(tmp_path / "data", 2) as house:
+        house.make_topic("t")
+        house.until_shared("t")
+        at = coordinators(house, 1, [f"s{number}" for number in range(8)])
+        name = next(
+            name for name in at if at[name] != coordinators(house, 0, [f"{name}-group"])[f"{name}-group"]
+        )
+        sender = Sender(house.address, "t", name)
+        sender.step()
+        assert (sender.committed, sender.unsure) == ([1], [])
+        assert sender.offset() == 1
+        assert house.end() == 0
+
+
+def coordinators(house: House, key_type: int, keys: list[str]) -> dict[str, int]:
+    """Return the nodes that coordinate groups (0) or transactions (1), once each has one; no topic is made by that."""
+    host, _, port = house.address.rpartition(":")
+    with Wire((host, int(port))) as wire:
+        while True:
+            found = wire.ask(FindCoordinatorRequest(key_type=key_type, coordinator_keys=keys)).coordinators
+            if not any(each.error_code for each in found):
+                return {each.key: each.node_id for each in found}
+            time.sleep(0.05)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.authorization.transactions import FIRST_OF_BROKERS
+from magnetar.kafka.handlers.named_topic import known_topic
 from magnetar.kafka.handlers.transactional import EACH_DECLARED, EPOCH_BUMPED, fenced_as, partition_of
 from magnetar.kafka.transactions.decider import ProducerIdAndEpoch
 from magnetar.kafka.transactions.metadata import TransactionPartition
@@ -72,6 +73,7 @@ async def _topics(
     broker = context.kafka.broker
     found: dict[tuple[str, int], TransactionPartition | ErrorCode] = {}
     async for topic in paced(topics):
+        await known_topic(broker, topic.name)
         async for index in paced(topic.partitions):
             found[topic.name, index] = partition_of(
                 broker, topic.name, index, internal=context.api_version >= FIRST_OF_BROKERS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from magnetar.base.errors import BrokerError
 from magnetar.coordination.decision import Transaction
 from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.facts import Committer, OffsetCommit
@@ -11,6 +12,7 @@ from magnetar.kafka.handlers.noted_offsets import noted_offsets
 from magnetar.kafka.handlers.transactional import EPOCH_BUMPED, OF_OFFSETS
 from magnetar.kafka.transactions.decider import ProducerIdAndEpoch
 from magnetar.kafka.transactions.metadata import TransactionPartition
+from magnetar.metadata import MetadataError
 from magnetar.serving.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.txn_offset_commit_request import (
@@ -55,6 +57,11 @@ async def _commit(
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     where = TransactionPartition(groups.topic, groups.partition_of(request.group_id))
     admission = await context.kafka.transactions.admission()
+    try:
+        # The broker that coordinates the transaction takes no partition of a topic that is not there.
+        await context.kafka.broker.create_internal(groups.topic)
+    except (BrokerError, MetadataError):
+        raise CoordinatorRefused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) from None
     try:
         # Without a wait from here to the group's decision: none of a transaction that has ended may come to it.
         code = await admission.admit(
