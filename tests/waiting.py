@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 
@@ -14,3 +15,11 @@ def until(is_so: Callable[[], bool], pause_s: float = 0.1) -> None:
     while not is_so():
         assert time.monotonic() < end, "it did not come about"
         time.sleep(pause_s)
+
+
+async def until_so(is_so: Callable[[], bool], pause_s: float = 0.01) -> None:
+    """`until` for tests in the loop that it has to come about on."""
+    end = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < end, "it did not come about"
+        await asyncio.sleep(pause_s)

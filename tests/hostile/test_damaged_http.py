@@ -10,6 +10,7 @@ import logging
 import os
 import random
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.security.matrix.house import ASKERS, House, Transport
 
 COUNT = int(os.environ.get("MAGNETAR_DAMAGED_REQUESTS", "600"))
 SEED = int(os.environ.get("MAGNETAR_SEED", "20261123"))
+MOST_CUTS = int(os.environ.get("MAGNETAR_CUTS", "24"))
 _PER_HOUSE = 500
 _MAX_GROWTH_BYTES = 48 << 20
 _STATUS = re.compile(rb"HTTP/1\.1 (\d{3}) ")
@@ -77,6 +79,13 @@ _BODIES = (
 _QUERIES = (b"version", b"offset", b"limit", b"force", b"deleted")
 _METHODS = (b"PATCH", b"HEAD", b"OPTIONS", b"get", b"X" * 100)
 _HEADERS = (b"expect: 100-continue", b"connection: close", b"content-length: 7", b"x: " + b"y" * 9000)
+
+
+def admin_of(house: House) -> AdminHandler:
+    """Return the admin REST of a house, without the socket in a data directory, which is not there."""
+    admin = AdminHandler()
+    admin._broker, admin._settings = house.broker, house.broker.settings
+    return admin
 
 
 def request(rng: random.Random, routes: Any, proof: bytes) -> bytes:
@@ -143,8 +152,7 @@ async def test_no_answer_blames_the_broker(caplog: pytest.LogCaptureFixture) -> 
     for start in range(0, COUNT, _PER_HOUSE):
         house = await House(tenants=False).start()
         web = replace(house.listener, name="HTTP")
-        admin = AdminHandler()
-        admin._broker = house.broker  # without the socket in a data directory, which is not there
+        admin = admin_of(house)
         for number in range(start, min(start + _PER_HOUSE, COUNT)):
             handler, routes = ((admin, ROUTES), (house.registry, SUBJECTS))[rng.random() < 0.25]
             sent = damaged(rng, request(rng, routes, proof))
@@ -166,6 +174,80 @@ async def test_no_answer_blames_the_broker(caplog: pytest.LogCaptureFixture) -> 
         print(f"resident size grew by {growth >> 10} KB over all but the first of them")
         assert growth < _MAX_GROWTH_BYTES
     assert len(statuses) > 5
+
+
+_LENGTHS = (
+    b"-1",
+    b"0",
+    b"+5",
+    b"5, 5",
+    b"5 5",
+    b"0x5",
+    b"",
+    b"9" * 30,
+    b"2147483648",
+    b"18446744073709551616",
+)
+_BODY = b'{"schema":"{\\"type\\":\\"string\\"}","retentionTimeInMinutes":5,"retentionSizeInMB":-1}'
+
+
+def cut_and_lied(rng: random.Random, route: Any, proof: bytes) -> Iterator[bytes]:
+    """Yield a route's request cut at some bytes or all of them, and with lengths that are not its body's."""
+    path = _VALUE.sub(lambda _: rng.choice(_WORDS).decode(), getattr(route, "full_path", route.path)).encode()
+    head = b"\r\n".join(
+        (
+            route.method.encode() + b" " + path + b" HTTP/1.1",
+            b"host: here",
+            b"authorization: Bearer " + proof,
+            b"content-type: application/json",
+        )
+    )
+    whole = head + b"\r\ncontent-length: %d\r\n\r\n" % len(_BODY) + _BODY
+    for at in range(len(whole)):
+        if not MOST_CUTS or at < 2 or at > len(whole) - 2 or rng.random() < MOST_CUTS / len(whole):
+            yield whole[:at]
+    for length in (*_LENGTHS, b"%d" % (len(_BODY) + 1), b"%d" % (len(_BODY) - 1)):
+        yield head + b"\r\ncontent-length: " + length + b"\r\n\r\n" + _BODY
+    for size in (
+        b"-1",
+        b"0",
+        b"",
+        b"7fffffff",
+        b"f" * 30,
+        b"%x" % (len(_BODY) + 1),
+        b"%x" % (len(_BODY) - 1),
+    ):
+        chunk = size + b"\r\n" + _BODY + b"\r\n0\r\n\r\n"
+        yield head + b"\r\ntransfer-encoding: chunked\r\n\r\n" + chunk
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("name", ["admin REST", "schema registry"])
+async def test_requests_that_are_cut_and_lengths_that_lie(
+    caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    caplog.set_level(logging.ERROR)
+    rng = random.Random(SEED)
+    proof = next(asker.proof for asker in ASKERS if asker.role == "root" and asker.shows == "token").encode()
+    house = await House(tenants=False).start()
+    web = replace(house.listener, name="HTTP")
+    admin = admin_of(house)
+    handler, routes = {"admin REST": (admin, ROUTES), "schema registry": (house.registry, SUBJECTS)}[name]
+    statuses: set[int] = set()
+    for route in routes:
+        for sent in cut_and_lied(rng, route, proof):
+            found = await _answered(handler, web, sent, rng)
+            statuses.update(found)
+            assert all(status < 500 or status == 501 for status in found), (found, sent)
+            told = [record for record in caplog.records if record.levelno >= logging.ERROR]
+            assert not told, (sent, told[0].getMessage(), told[0].exc_text)
+    assert house.broker.memory.held_bytes == 0
+    assert house.broker.connections.count == 0
+    assert {200, 400, 404} <= statuses or {204, 400, 404} <= statuses, statuses
+    if admin._web is not None:
+        admin._web.close()
+    await house.close()
 
 
 async def _answered(handler: Any, listener: Any, sent: bytes, rng: random.Random) -> list[int]:

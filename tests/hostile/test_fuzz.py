@@ -103,9 +103,13 @@ def kafka(service: BrokerService) -> KafkaProtocolHandler:
     return handler
 
 
+def module_of(route: Route) -> str:
+    """Return the name of the module that has a route's request."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", request_class(route.api_key).__name__).lower()
+
+
 def valid_request(route: Route, version: int, random: Random) -> bytes:
-    module = re.sub(r"(?<!^)(?=[A-Z])", "_", request_class(route.api_key).__name__).lower()
-    message = build(module, version, random)
+    message = build(module_of(route), version, random)
     for topic in [*getattr(message, "topic_data", ()), *(getattr(message, "topics", None) or ())]:
         if isinstance(topic, str | bytes):
             continue

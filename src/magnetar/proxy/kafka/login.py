@@ -47,6 +47,19 @@ class _Refused(Exception):
     """The proxy does not let in whoever a broker may let in."""
 
 
+def not_asked_for(header: RequestHeader, body: memoryview) -> Sequence[Buffer]:
+    """Return Kafka's response to requests of SASL on a listener without it; raise ``WireError``."""
+    if header.api_key == ApiKey.SASL_HANDSHAKE:
+        SaslHandshakeRequest.decode(body, header.api_version)
+        return written(header, SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE))
+    SaslAuthenticateRequest.decode(body, header.api_version)
+    refused = SaslAuthenticateResponse(
+        error_code=ErrorCode.ILLEGAL_SASL_STATE,
+        error_message="SaslAuthenticate request received on a listener without SASL",
+    )
+    return written(header, refused)
+
+
 class ProxyLogin:
     """One client's. ``strangers`` are brokers as nobody in particular sees them; ``named`` those of who said this.
 

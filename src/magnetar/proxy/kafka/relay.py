@@ -22,6 +22,7 @@ from magnetar.proxy.kafka.brokers import NoCoordinator
 from magnetar.proxy.kafka.delegated import GONE, LoginEnded
 from magnetar.proxy.kafka.fetching import MOVED, Fetching, within_bounds, without_leader
 from magnetar.proxy.kafka.listing import listed, node_asked_for, of_any_node
+from magnetar.proxy.kafka.login import not_asked_for
 from magnetar.proxy.kafka.request import ProxiedRequest, as_it_came, framed, read_answer, written
 from magnetar.proxy.kafka.rewriting import OF_BROKERS, REWRITTEN, Place, leaders
 from magnetar.proxy.kafka.routes import Routes, TopicKey
@@ -209,6 +210,8 @@ class Relay:
         api = ROUTE_BY_KEY[header.api_key]
         if header.api_key == ApiKey.API_VERSIONS:
             return await self._api_versions(header, frame, body)
+        if header.api_key in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE):
+            return not_asked_for(header, body)
         if header.api_key == ApiKey.FETCH:
             request = await _decoded(apart, header, body)
             many = may_have_many_rows(len(body))
