@@ -23,6 +23,7 @@ def main(data: str, directory: Path) -> dict[str, Any]:
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.jars.packages": PACKAGE,
+        "spark.jars.excludes": "org.slf4j:slf4j-api",  # Spark has its own
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",

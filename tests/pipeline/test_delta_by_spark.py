@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from magnetar.pipeline import tables
+from tests.pipeline.tables.test_deleted_rows import apply, change, made, state_of
 from tests.pipeline.topics import create
 from tests.process import BrokerProcess
 
@@ -48,3 +50,38 @@ def test_a_table_and_its_current_state_over_two_runs(broker: BrokerProcess, tmp_
         assert found["offsets"] == list(range(sent))
         assert found["state"] == state
         assert found["batches"] == 2
+
+
+def test_spark_and_we_heed_the_rows_that_either_deleted(tmp_path: Path) -> None:
+    where = tmp_path / "state"
+    table = made(where, "delta", 3000)
+    assert apply(table, [change(key, 3000 + key, deleted=key % 2 == 0) for key in range(100)]).files_marked
+    command = [sys.executable, "-m", "tests.pipeline.delta_rows_job", str(where)]
+    environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=Path.cwd()
+    ) as job:
+        assert job.stdin is not None
+        assert job.stdout is not None
+
+        def ask(sql: str = "") -> list[tuple[bytes, str, int]]:
+            assert job.stdin is not None
+            assert job.stdout is not None
+            job.stdin.write(f"{sql}\n")
+            job.stdin.flush()
+            lines = iter(job.stdout.readline, "")
+            answer = next((line for line in lines if line.startswith("[")), None)
+            if answer is None:
+                pytest.skip("Delta's jars cannot be resolved, or Spark does not start")
+            return [(key.encode(), name, at) for key, name, at in json.loads(answer)]
+
+        before = ask()
+        assert before == state_of(table.to_arrow())
+        found = ask("DELETE FROM TABLE WHERE offset % 50 = 7 AND offset < 3000")
+        table = tables.open(where, "delta", layout=table.layout)
+        assert [each.deletes for each in table.files()] == [False] * len(table.files())
+        assert state_of(table.to_arrow()) == found
+        assert found == [row for row in before if row[2] % 50 != 7 or row[2] >= 3000] != before
+        assert apply(table, [change(key, 4000 + key) for key in range(2000, 2060)]).files_marked
+        assert ask() == state_of(table.to_arrow())
+        job.stdin.close()

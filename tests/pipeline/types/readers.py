@@ -100,7 +100,11 @@ def _pyarrow(place: Path, kind: str) -> pa.Table:
 def _delta_rs(place: Path, kind: str) -> pa.Table:
     import deltalake
 
-    return deltalake.DeltaTable(str(place)).to_pyarrow_table()
+    table = deltalake.DeltaTable(str(place))
+    if "deletionVectors" in (table.protocol().reader_features or ()):  # its datasets do not know them
+        query = deltalake.QueryBuilder().register("t", table).execute("SELECT * FROM t")
+        return pa.RecordBatchReader.from_stream(query).read_all()
+    return table.to_pyarrow_table()
 
 
 def _pyiceberg(place: Path, kind: str) -> pa.Table:

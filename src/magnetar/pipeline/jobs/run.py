@@ -203,7 +203,7 @@ def _durations(events: Sequence[FlowEvent]) -> dict[str, float]:
 def _rows(project: ProjectSpec, spark: SparkSession, name: str) -> int:
     if project.is_direct(name):
         table = direct_table(project, name)
-        return 0 if table is None else sum(each.rows for each in table.files())
+        return 0 if table is None else sum(each.live_rows for each in table.files())
     return int(spark.table(name).count()) if spark.catalog.tableExists(name) else 0
 
 

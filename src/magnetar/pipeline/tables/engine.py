@@ -9,11 +9,14 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from magnetar.pipeline.tables.files import DataFile
+from magnetar.pipeline.tables.files import DataFile, read_in_order
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from magnetar.pipeline.tables.directory import TableDirectory
 
 Task = Callable[[], list[DataFile]]
 """What an engine runs, perhaps on another machine: it must pickle."""
@@ -77,6 +80,26 @@ def answer(files: list[DataFile]) -> pa.RecordBatch:
     from magnetar.records.columns import binary
 
     return pa.RecordBatch.from_arrays([binary([pickle.dumps(files)], pa.binary())], names=["answer"])
+
+
+def rows_by_tasks(
+    spark: SparkSession,
+    place: TableDirectory,
+    files: Sequence[DataFile],
+    schema: pa.Schema,
+    columns: StructType,
+) -> DataFrame:
+    """Return the rows of files as a frame, without those that are deleted, which Spark's own reader does not know."""
+    numbers = spark.range(0, len(files), 1, len(files))
+    return numbers.mapInArrow(partial(_rows, place, tuple(files), schema), columns)
+
+
+def _rows(
+    place: TableDirectory, files: Sequence[DataFile], schema: pa.Schema, numbers: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            yield from (rows for _, rows in read_in_order(place, [files[number]], schema))
 
 
 def _run_pickled(pickled: list[bytes], numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

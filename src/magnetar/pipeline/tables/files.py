@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from magnetar.pipeline.tables.deleted_rows import unpacked, without
 from magnetar.pipeline.tables.directory import TableDirectory
 
 _POSITIONS = frozenset(
@@ -34,6 +35,7 @@ _POSITIONS = frozenset(
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ROW_GROUP_BYTES = 16 << 20
 _ROW_GROUP_ROWS = 1 << 20
+_SORTED_GROUP_ROWS = 1 << 15
 CODECS = ("snappy", "zstd", "lz4", "gzip", "none")
 _NAME = re.compile(r"(?P<order>.+)-(?P<attempt>[0-9a-f]{12})-[0-9a-f]{8}\.parquet")
 
@@ -49,6 +51,12 @@ class Layout:
     flush: bool = True
     """Whether files are on disk before a commit names them. Without it a commit survives the death of any process, as
     one of Spark's own writer does, but after a power failure files may be damaged that the table has."""
+    sorted_by: tuple[str, ...] = ()
+    """The columns by which rows come sorted, the key's: then row groups are small and have bounds of these columns, so
+    that few need to be read to find a key."""
+    keep_from_bytes: int | None = 256 << 10
+    """Files at least this large stay as they are when `apply_changes` replaces some of their rows, which are marked as
+    deleted then, where format and table allow it; smaller files are written again. None: all are."""
 
     def __post_init__(self) -> None:
         if self.compression not in CODECS:
@@ -68,7 +76,16 @@ class DataFile:
     """``{column: [least, greatest, nulls]}`` of the columns that have statistics."""
 
     deletes: bool = False
-    """Whether some of its rows are deleted by another file, which readers of the format heed."""
+    """Whether rows are deleted in a way of the format's that is not known here."""
+    deleted: bytes = b""
+    """The numbers of rows that are deleted (`magnetar.pipeline.tables.deleted_rows`)."""
+
+    @property
+    def live_rows(self) -> int:
+        """The number of rows that readers see."""
+        if not self.deleted:
+            return self.rows
+        return self.rows - len(unpacked(self.deleted))
 
     @property
     def order(self) -> str:
@@ -96,7 +113,7 @@ class FileWriter:
         self._schema = schema
         self._layout = layout
         self._attempt = attempt
-        self._options = writer_options(schema, layout.compression)
+        self._options = writer_options(schema, layout)
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
         self._file: _OpenFile | None = None
@@ -115,7 +132,8 @@ class FileWriter:
         self._waiting.append(batch)
         self._waiting_bytes += batch.nbytes
         rows = sum(each.num_rows for each in self._waiting)
-        if self._waiting_bytes >= _ROW_GROUP_BYTES or rows >= _ROW_GROUP_ROWS:
+        most = _SORTED_GROUP_ROWS if self._layout.sorted_by else _ROW_GROUP_ROWS
+        if self._waiting_bytes >= _ROW_GROUP_BYTES or rows >= most:
             self._flush()
             if self._file.size >= self._layout.target_bytes:
                 self.close()
@@ -174,8 +192,9 @@ class _OpenFile:
         return DataFile(self.name, size, footer.num_rows, stats)
 
 
-def writer_options(schema: pa.Schema, compression: str) -> dict[str, Any]:
+def writer_options(schema: pa.Schema, layout: Layout) -> dict[str, Any]:
     """Return what `pyarrow.parquet.ParquetWriter` is told about these columns."""
+    compression = layout.compression
     packed = [f.name for f in schema if f.name in _POSITIONS and _is_packable(f.type)]
     raw = [f.name for f in schema if pa.types.is_binary(f.type) or pa.types.is_large_binary(f.type)]
     plain = set(packed) | set(raw)
@@ -185,7 +204,12 @@ def writer_options(schema: pa.Schema, compression: str) -> dict[str, Any]:
         "compression_level": 1 if compression == "zstd" else None,
         "use_dictionary": [path for path in leaves if path not in plain and not path.endswith(".value")],
         "column_encoding": dict.fromkeys(packed, "DELTA_BINARY_PACKED") | dict.fromkeys(raw, "PLAIN"),
-        "write_statistics": [f.name for f in schema if f.name not in raw and not pa.types.is_nested(f.type)],
+        "write_statistics": [
+            f.name
+            for f in schema
+            if f.name in layout.sorted_by or (f.name not in raw and not pa.types.is_nested(f.type))
+        ],
+        "sorting_columns": [pq.SortingColumn(leaves.index(name)) for name in layout.sorted_by] or None,
         "write_page_index": True,
         "store_schema": False,
     }
@@ -252,12 +276,28 @@ def write_files(
 def read_in_order(
     place: TableDirectory, files: Iterable[DataFile], schema: pa.Schema
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Yield the (order, batch) pairs of files one after the other, in the table's schema."""
+    """Yield the (order, batch) pairs of files one after the other, in the table's schema, without deleted rows."""
     for each in files:
         with place.open(each.path) as source:
-            file = pq.ParquetFile(source)
-            for batch in file.iter_batches(batch_size=1 << 16):
+            for batch in rows_of(pq.ParquetFile(source), each):
                 yield each.order, fit(batch, schema)
+
+
+def rows_of(
+    parquet: pq.ParquetFile, file: DataFile, groups: Sequence[int] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file's row groups (default: all) but those that are deleted."""
+    if not file.deleted:
+        yield from parquet.iter_batches(batch_size=1 << 16, row_groups=groups)
+        return
+    deleted, first = unpacked(file.deleted), 0
+    for number in range(parquet.num_row_groups):
+        at, first = first, first + parquet.metadata.row_group(number).num_rows
+        if groups is not None and number not in groups:
+            continue
+        for batch in parquet.iter_batches(batch_size=1 << 16, row_groups=[number]):
+            yield without(batch, at, deleted)
+            at += batch.num_rows
 
 
 def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -268,6 +308,14 @@ def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         for f in schema
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def sorted_by(footer: Any) -> tuple[str, ...]:
+    """Return the columns that a file's rows are sorted by within each row group; none if it does not say."""
+    if not footer.num_row_groups:
+        return ()
+    columns = footer.row_group(0).sorting_columns
+    return tuple(footer.schema.column(each.column_index).path for each in columns)
 
 
 def no_rows(schema: pa.Schema) -> pa.Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -36,11 +37,16 @@ def append(
     return table.append(lambda attempt: written(table, rows, attempt), ranges, topics)
 
 
-def written(table: Table, rows: Any, attempt: str) -> Iterator[DataFile]:
-    """Write files of rows for an attempt; Spark's tasks do it where the rows are Spark's."""
+def written(table: Table, rows: Any, attempt: str, *, sorted_by: tuple[str, ...] = ()) -> Iterator[DataFile]:
+    """Write files of rows for an attempt; Spark's tasks do it where the rows are Spark's.
+
+    Arrow's rows may be ``sorted_by`` columns, which the files then say of themselves.
+    """
     if isinstance(rows, pa.Table | pa.RecordBatchReader):
-        batches = rows.to_batches(max_chunksize=1 << 16) if isinstance(rows, pa.Table) else rows
-        yield from _write(table.data, table.schema, table.layout, attempt, batches)
+        batches = rows.to_batches(max_chunksize=1 << 15) if isinstance(rows, pa.Table) else rows
+        yield from _write(
+            table.data, table.schema, replace(table.layout, sorted_by=sorted_by), attempt, batches
+        )
         return
     task = partial(_write_partition, table.data, table.schema, table.layout, attempt)
     for files in answers(rows.mapInArrow(task, ANSWER)):

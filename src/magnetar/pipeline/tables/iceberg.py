@@ -34,13 +34,22 @@ from pyiceberg.exceptions import (
     ServiceUnavailableError,
     TableAlreadyExistsError,
 )
+from pyiceberg.manifest import FileFormat
+from pyiceberg.table.snapshots import Operation
 
 from magnetar.pipeline.history import Marks, marks_from_json, marks_to_json
 from magnetar.pipeline.options import Offsets
+from magnetar.pipeline.tables.deleted_rows import packed, unpacked
 from magnetar.pipeline.tables.directory import TableDirectory
 from magnetar.pipeline.tables.errors import CommitUnknown, TableError
 from magnetar.pipeline.tables.files import DataFile, Layout, attempt_of
 from magnetar.pipeline.tables.glance import CATALOG, CATALOG_FILE, MARKS, NAMESPACE, NEXT, TOPICS
+from magnetar.pipeline.tables.position_deletes import (
+    OverwriteWithDeletes,
+    is_of,
+    read_deletes,
+    write_deletes,
+)
 from magnetar.pipeline.tables.ranges import ranges_to_json
 from magnetar.pipeline.tables.schema import plain_schema
 from magnetar.pipeline.tables.table import (
@@ -61,6 +70,7 @@ _UNKNOWN = (CommitStateUnknownException, ServerError, ServiceUnavailableError, O
 _ATTEMPT = "magnetar.attempt"
 _RANGES = "magnetar.ranges"
 _OPERATION = "magnetar.operation"
+_REMEMBERED = 256
 _METRICS = "write.metadata.metrics.column."
 _PROPERTIES = {
     "commit.retry.num-retries": "0",
@@ -94,6 +104,8 @@ class IcebergTable(Table):
             self._table.transaction().set_properties(_PROPERTIES).commit_transaction()
         if not self._table.spec().is_unpartitioned():
             raise TableError(f"Iceberg table {'.'.join(self._name)} is partitioned; choose one that is not")
+        self._planned: tuple[int, list[Any]] | None = None
+        self._deleted_rows: dict[tuple[str, ...], bytes] = {}
         place = TableDirectory(self._table.location())
         super().__init__(place, place.child("data"), layout)
 
@@ -125,12 +137,54 @@ class IcebergTable(Table):
         return marks_from_json({topic: json.loads(text) for topic, text in texts.items()})
 
     def files(self) -> list[DataFile]:
-        return [
-            DataFile(
-                task.file.file_path.rsplit("/", 1)[-1], task.file.file_size_in_bytes, task.file.record_count
-            )
-            for task in self._table.scan().plan_files()
-        ]
+        return [self._file(each) for each in self._tasks()]
+
+    def names(self) -> set[str]:
+        tasks = self._tasks()
+        deletes = {_base(each.file_path) for task in tasks for each in task.delete_files}
+        return {_base(task.file.file_path) for task in tasks} | deletes
+
+    @property
+    def keeps_files(self) -> bool:
+        """True if commits may have files of deletes: in version 2, unless the table's ``write.merge.mode`` says no."""
+        said = self._table.properties.get("write.merge.mode", "merge-on-read")
+        return self._table.format_version == 2 and said == "merge-on-read"
+
+    def _tasks(self) -> list[Any]:
+        """Return PyIceberg's tasks of a scan: each file with its files of deletes."""
+        if self._planned is None or self._planned[0] != self.version:
+            try:
+                self._planned = self.version, list(self._table.scan().plan_files())
+            except ValueError as error:  # equality deletes
+                raise TableError(f"{self}: {error}") from None
+        return self._planned[1]
+
+    def _file(self, task: Any) -> DataFile:
+        file, deletes = task.file, sorted(task.delete_files, key=lambda each: each.file_path)
+        unknown = any(each.file_format != FileFormat.PARQUET for each in deletes)
+        deleted = b"" if unknown else self._deleted(file.file_path, deletes)
+        return DataFile(
+            _base(file.file_path),
+            file.file_size_in_bytes,
+            file.record_count,
+            deletes=unknown,
+            deleted=deleted,
+        )
+
+    def _deleted(self, path: str, deletes: Sequence[Any]) -> bytes:
+        """Return the rows that files of deletes name of a data file; those files never change."""
+        if not deletes:
+            return b""
+        key = path, *(each.file_path for each in deletes)
+        if key not in self._deleted_rows:
+            if len(self._deleted_rows) > _REMEMBERED:
+                self._deleted_rows.clear()
+            rows = unpacked(b"")
+            for each in deletes:
+                with self._table.io.new_input(each.file_path).open() as source:
+                    rows |= unpacked(packed(read_deletes(source, path)))
+            self._deleted_rows[key] = packed(rows)
+        return self._deleted_rows[key]
 
     def history(self) -> list[CommitInfo]:
         found = []
@@ -193,15 +247,14 @@ class IcebergTable(Table):
             properties[NEXT + topic] = json.dumps(at)
             properties[MARKS + topic] = json.dumps(by_topic.get(topic, {}))
         transaction = self._table.transaction()
+        if commit.remove or commit.mark:
+            self._overwrite(commit, transaction, told)
+        else:
+            with transaction.update_snapshot(snapshot_properties=told).fast_append() as producer:
+                for each in commit.add:
+                    producer.append_data_file(self._described(each, transaction.table_metadata))
+        # Last: behind a change of properties PyIceberg copies all metadata for each look.
         transaction.set_properties(properties)
-        update = transaction.update_snapshot(snapshot_properties=told)
-        with update.overwrite() if commit.remove else update.fast_append() as producer:
-            for each in commit.add:
-                producer.append_data_file(self._described(each, transaction.table_metadata))
-            removed = {each.path for each in commit.remove}
-            for task in self._table.scan().plan_files() if removed else ():
-                if task.file.file_path.rsplit("/", 1)[-1] in removed:
-                    producer.delete_data_file(task.file)
         try:
             transaction.commit_transaction()
         except CommitFailedException as error:
@@ -238,6 +291,30 @@ class IcebergTable(Table):
             return True
         notes.delete(note)
         return False
+
+    def _overwrite(self, commit: TableCommit, transaction: Any, told: dict[str, str]) -> None:
+        """Stage a snapshot without some files, or with other deleted rows in some."""
+        tasks = {_base(task.file.file_path): task for task in self._tasks()}
+        if any(each.path not in tasks for each in (*commit.remove, *commit.mark)):
+            raise lost_race(self, "a file to replace is gone")
+        gone = [tasks[each.path] for each in commit.remove]
+        marked = [(tasks[each.path], each.deleted) for each in commit.mark]
+        deletes = [
+            write_deletes(self.data, commit.attempt, task.file.file_path, deleted, flush=self.layout.flush)
+            for task, deleted in marked
+        ]
+        self.on_step("marked")
+        replaced = [task for task, _ in marked] + gone
+        dropped = {d.file_path for t in replaced for d in t.delete_files if is_of(d, t.file.file_path)}
+        producer = OverwriteWithDeletes(
+            Operation.OVERWRITE, transaction, self._table.io, snapshot_properties=told
+        )
+        producer.with_deletes(deletes, dropped)
+        with producer:
+            for each in commit.add:
+                producer.append_data_file(self._described(each, transaction.table_metadata))
+            for task in gone:
+                producer.delete_data_file(task.file)
 
     def _described(self, file: DataFile, metadata: Any) -> Any:
         """Return Iceberg's description of a file: its sizes, counts and bounds, from its own footer."""
@@ -299,6 +376,11 @@ def _heirs(snapshots: Sequence[Any]) -> Sequence[Any]:
     ordered = sorted(snapshots, key=lambda each: each.sequence_number or 0)
     one_line = all(later.parent_snapshot_id == each.snapshot_id for each, later in pairwise(ordered))
     return ordered[:1] if one_line else ordered
+
+
+def _base(path: str) -> str:
+    """Return a file's name without where it is."""
+    return path.rsplit("/", 1)[-1]
 
 
 def _is_time(kind: Any) -> bool:

@@ -25,6 +25,8 @@ def dataset_of(place: Path | str) -> ds.Dataset:
 
     if in_catalog(place) is not None:
         table = tables.open(place, create=False)
+        if any(each.deleted for each in table.files()):  # what Arrow's datasets do not know
+            return ds.dataset(table.to_arrow())
         system, root = table.data.system
         files = [f"{root}/{each.path}" for each in table.files()]
         return ds.dataset(files, format="parquet", schema=table.schema, filesystem=system)
@@ -34,11 +36,16 @@ def dataset_of(place: Path | str) -> ds.Dataset:
         from deltalake import DeltaTable
         from pyarrow import fs
 
+        table = tables.open(place, create=False)
+        if any(each.deleted for each in table.files()):
+            return ds.dataset(table.to_arrow())
         # By its own, which is written in Python, Arrow's threads sometimes abort the process that is about to end.
         local = fs.SubTreeFileSystem(str(place), fs.LocalFileSystem())
         return DeltaTable(str(place)).to_pyarrow_dataset(filesystem=local)
     if kind == "iceberg":
         table = tables.open(place, create=False)
+        if any(each.deleted for each in table.files()):
+            return ds.dataset(table.to_arrow())
         return ds.dataset(table.urls(), format="parquet", schema=table.schema)
     return ds.dataset(parquet_files(place), format="parquet")
 

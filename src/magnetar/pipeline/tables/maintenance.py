@@ -8,14 +8,15 @@ row is written again a few times in all, not with every commit.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from magnetar.pipeline.tables.directory import TableDirectory
 from magnetar.pipeline.tables.engine import Engine
-from magnetar.pipeline.tables.files import DataFile, Layout, read_in_order, write_files
+from magnetar.pipeline.tables.files import DataFile, Layout, read_in_order, sorted_by, write_files
 from magnetar.pipeline.tables.schema import PLACE
 from magnetar.pipeline.tables.table import KEEP_S, Table, TableCommit
 
@@ -23,6 +24,7 @@ FEWEST = 8
 _TIER = 8
 _TIERS = 4
 _SORTED_BYTES = 16 << 20
+_KEYED_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,34 @@ class RewriteFiles:
 
     def __call__(self) -> list[DataFile]:
         batches = read_in_order(self.place, self.files, self.schema)
+        keys = self._keys()
+        if keys:
+            layout = replace(self.layout, sorted_by=keys)
+            return write_files(self.place, self.schema, layout, self.attempt, self._by_key(batches, keys))
         return write_files(self.place, self.schema, self.layout, self.attempt, self._sorted(batches))
+
+    def _keys(self) -> tuple[str, ...]:
+        """Return the columns that the files are sorted by, as their row groups say."""
+        with self.place.open(self.files[0].path) as source:
+            names = sorted_by(pq.read_metadata(source))
+        return names if set(names) <= set(self.schema.names) else ()
+
+    def _by_key(
+        self, batches: Iterator[tuple[str, pa.RecordBatch]], keys: tuple[str, ...]
+    ) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Bring files into one order of keys; what does not fit into memory stays sorted by row group."""
+        size = sum(each.size for each in self.files)
+        table = (
+            pa.Table.from_batches([batch for _, batch in batches], self.schema)
+            if size < _KEYED_BYTES
+            else None
+        )
+        if table is None:
+            for _, batch in batches:
+                yield self.files[0].order, batch.sort_by([(name, "ascending") for name in keys])
+            return
+        for batch in table.sort_by([(name, "ascending") for name in keys]).to_batches(1 << 15):
+            yield self.files[0].order, batch
 
     def _sorted(self, batches: Iterator[tuple[str, pa.RecordBatch]]) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Bring files that hold several partitions into one order, if they fit into memory."""
@@ -84,7 +113,7 @@ def compact(table: Table, engine: Engine, *, fewest: int = FEWEST) -> int:
             RewriteFiles(table.data, table.schema, table.layout, attempt, tuple(group)) for group in groups
         ]
         added = [file for files in engine.run(tasks) for file in files]
-        before, after = (sum(each.rows for each in some) for some in (removed, added))
+        before, after = (sum(each.live_rows for each in some) for some in (removed, added))
         assert before == after, f"{before} rows became {after}"
         table.on_step("rewritten")
         table.commit(TableCommit("compact", attempt, add=added, remove=removed))

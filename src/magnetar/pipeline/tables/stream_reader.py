@@ -27,7 +27,7 @@ from magnetar.pipeline.progress import from_json, ids_of, marks_of, to_json
 from magnetar.pipeline.source import StreamReader
 from magnetar.pipeline.tables.directory import TableDirectory
 from magnetar.pipeline.tables.errors import TableError
-from magnetar.pipeline.tables.files import DataFile, fit
+from magnetar.pipeline.tables.files import DataFile, fit, rows_of
 from magnetar.pipeline.tables.following import check_history
 from magnetar.pipeline.tables.ranges import OffsetRange, ranges_between
 from magnetar.pipeline.tables.records import SLICE_BYTES, TopicView, WriteRecords, tasks_of
@@ -124,7 +124,7 @@ class RowsOfFile(InputPartition):  # type: ignore[misc]
     """One file, and the offsets of it that a batch wants."""
 
     place: TableDirectory
-    file: str
+    file: DataFile
     ranges: Sequence[OffsetRange]
 
 
@@ -160,17 +160,17 @@ class RowsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: 
         table = self._table()
         if table is None or not ranges:
             return []
-        return [
-            RowsOfFile(table.data, file.path, ranges) for file in table.files() if _may_have(file, ranges)
-        ]
+        files = table.files()
+        table.check_deletes(files)
+        return [RowsOfFile(table.data, file, ranges) for file in files if _may_have(file, ranges)]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, RowsOfFile):
             return
-        with partition.place.open(partition.file) as source:
+        with partition.place.open(partition.file.path) as source:
             file = pq.ParquetFile(source)
             groups = [n for n in range(file.num_row_groups) if _reaches(file, n, partition.ranges)]
-            for batch in file.iter_batches(batch_size=1 << 16, row_groups=groups):
+            for batch in rows_of(file, partition.file, groups):
                 wanted = batch.filter(_mask(batch, partition.ranges))
                 if wanted.num_rows:
                     yield fit(wanted, self._schema)

@@ -26,9 +26,10 @@ import pyarrow as pa
 from magnetar.pipeline.history import Marks, RecordMark
 from magnetar.pipeline.options import Offsets, TopicPartition
 from magnetar.pipeline.tables.directory import TableDirectory
-from magnetar.pipeline.tables.errors import CommitUnknown, TableConflict, TopicReplaced
+from magnetar.pipeline.tables.engine import rows_by_tasks
+from magnetar.pipeline.tables.errors import CommitUnknown, TableConflict, TableError, TopicReplaced
 from magnetar.pipeline.tables.evolution import Widens, widens_numbers
-from magnetar.pipeline.tables.files import DataFile, Layout, attempt_of, new_attempt
+from magnetar.pipeline.tables.files import DataFile, Layout, attempt_of, new_attempt, read_in_order
 from magnetar.pipeline.tables.lock import writer_lock
 from magnetar.pipeline.tables.ranges import OffsetRange
 
@@ -40,7 +41,7 @@ STALE_S = 24 * 3600.0
 """Age of a note, in seconds, from which its writer counts as dead where there is no lock."""
 
 Step = Callable[[str], object]
-"""Told before each step of a write: ``noted``, ``written``, ``committed``, ``done``."""
+"""Told before each step of a write: ``noted``, ``written``, ``committed``, ``done``; ``marked`` within a commit."""
 
 KEEP_S = 7 * 86400.0
 """How long, in seconds, commits and files that are out of use are kept by default."""
@@ -60,6 +61,8 @@ class TableCommit:
     """The last records of the ranges, where they are known."""
     rewound: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Partitions whose position goes back, and to which offset: their topic was restored to an earlier state."""
+    mark: Sequence[DataFile] = ()
+    """Files that stay and have other deleted rows now: all that are, also those that were before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,8 @@ class Table(ABC):
         self.data = data
         self.layout = layout
         self.on_step: Step = lambda _: None
+        self.footers: dict[str, Any] = {}
+        """Footers of files that were looked at, which never change."""
 
     def __str__(self) -> str:
         return f"{self.format} table {self.place}"
@@ -136,9 +141,18 @@ class Table(ABC):
     def files(self) -> list[DataFile]:
         """Return the files that are in the table."""
 
+    def names(self) -> set[str]:
+        """Return the names of all files in use in the table's data directory."""
+        return {each.path for each in self.files()}
+
     @abstractmethod
     def history(self) -> list[CommitInfo]:
         """Return the commits that are still known, the newest first."""
+
+    @property
+    def keeps_files(self) -> bool:
+        """True if a commit may mark rows as deleted in files that stay; format and properties say so."""
+        return False
 
     @abstractmethod
     def set_columns(self, schema: pa.Schema) -> None:
@@ -167,7 +181,7 @@ class Table(ABC):
             str(self.place),
             self.format,
             self.version,
-            sum(each.rows for each in files),
+            sum(each.live_rows for each in files),
             len(files),
             sum(each.size for each in files),
             position,
@@ -175,14 +189,23 @@ class Table(ABC):
         )
 
     def urls(self) -> list[str]:
-        """Return the full names of the files in the table, for readers that take files."""
-        return [self.data.url_of(each.path) for each in self.files()]
+        """Return the full names of the files in the table, for readers that take files.
+
+        Raises `TableError` if rows of them are deleted, which such readers would not see.
+        """
+        files = self.files()
+        marked = next((each.path for each in files if each.deleted or each.deletes), None)
+        if marked is not None:
+            raise TableError(
+                f"{self}: rows of {marked} are deleted; read the table with a {self.format} reader"
+            )
+        return [self.data.url_of(each.path) for each in files]
 
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the whole table; for tests and small tables."""
-        from magnetar.pipeline.tables.files import read_in_order
-
-        batches = [batch for _, batch in read_in_order(self.data, self.files(), self.schema)]
+        files = self.files()
+        self.check_deletes(files)
+        batches = [batch for _, batch in read_in_order(self.data, files, self.schema)]
         table = pa.Table.from_batches(batches, self.schema)
         return table if columns is None else table.select(list(columns))
 
@@ -190,11 +213,22 @@ class Table(ABC):
         """Return the table as it is now, as a frame that later commits do not change."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        schema = from_arrow_schema(self.schema)
-        urls = self.urls()
-        if not urls:
-            return spark.createDataFrame([], schema)
-        return spark.read.schema(schema).parquet(*urls)
+        schema, files = from_arrow_schema(self.schema), self.files()
+        self.check_deletes(files)
+        whole = [self.data.url_of(each.path) for each in files if not each.deleted]
+        marked = [each for each in files if each.deleted]
+        frame = spark.read.schema(schema).parquet(*whole) if whole else spark.createDataFrame([], schema)
+        return (
+            frame.unionAll(rows_by_tasks(spark, self.data, marked, self.schema, schema)) if marked else frame
+        )
+
+    def check_deletes(self, files: Sequence[DataFile]) -> None:
+        """Raise `TableError` if rows of these files are deleted by what is not understood here."""
+        unknown = next((each.path for each in files if each.deletes), None)
+        if unknown is not None:
+            raise TableError(
+                f"{self}: file {unknown} has rows deleted by another engine, in a way not known here; compact it first"
+            )
 
     def check_topics(self, topics: Mapping[str, str]) -> None:
         """Raise `TopicReplaced` if one of these topics is not the one that the table follows under its name."""
@@ -347,7 +381,7 @@ class Table(ABC):
         attempts = [each for each in attempts if not self._may_be_committed(each)]
         if not attempts:
             return 0
-        kept = {each.path for each in self.files()}
+        kept = self.names()
         gone = [n for n in self.data.names() if attempt_of(n) in attempts and n not in kept]
         for name in gone:
             self.data.delete(name)
