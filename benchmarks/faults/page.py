@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.faults.alerts import ALERTS
 from benchmarks.faults.faults import FAULTS
 from benchmarks.faults.flows import NEWCOMERS
 from benchmarks.faults.run import STANDSTILL_S
@@ -39,8 +40,20 @@ def text(kept: dict[str, Any]) -> str:
         came_out=_came_out(kept),
         table=_table(kept["faults"]),
         bars=_bars(kept["faults"]),
+        alerts=_alerts(),
         told=_told(kept),
         later=_later(json.loads(LATER.read_text())) if LATER.exists() else "",
+    )
+
+
+def _alerts() -> str:
+    rows = "".join(
+        f"| `{fault}` | {', '.join(f'`{each}`' for each in alerts)} |\n" for fault, alerts in ALERTS.items()
+    )
+    return (
+        "## Alerts\n\nThe rules of `examples/monitoring/alerts.yml` that fire if a fault lasts or is repeated. Rules "
+        "with a duration do not fire for what is as short as here.\n\n"
+        f"| fault | alerts |\n|---|---|\n{rows}\n"
     )
 
 

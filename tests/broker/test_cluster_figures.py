@@ -38,6 +38,9 @@ async def test_bundles_and_sessions_are_counted() -> None:
     assert found["magnetar_bookies_ensemble_changes_total"] == 0
     health.ensemble_changes = 3
     assert told(figures)["magnetar_bookies_ensemble_changes_total"] == 3
+    assert "magnetar_bookies_under_replicated_ledgers" not in found, "it was not looked at"
+    health.under_replicated = 0
+    assert told(figures)["magnetar_bookies_under_replicated_ledgers"] == 0
     await store.lose_session()
     await until(lambda: len(made.mine()) == 4)
     found = told(figures)

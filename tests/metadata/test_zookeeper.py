@@ -377,3 +377,19 @@ async def test_a_node_that_may_not_be_read_is_an_error_though_others_may(
     with pytest.raises(MetadataUnavailable, match="NoAuthError"):
         await store.get_many(["/open", "/closed"])
     assert await store.get_many(["/open", "/gone"]) == [(b"1", 0), None]
+
+
+async def test_how_long_an_answer_takes_is_known_while_it_is_waited_for(
+    store: ZooKeeperStore, server: Server
+) -> None:
+    await store.get("/n")
+    assert 0 < store.session.answer_s < 60
+    server.send(signal.SIGSTOP)
+    try:
+        asked = asyncio.ensure_future(store.get("/n"))
+        await asyncio.sleep(0.3)
+        assert store.session.answer_s >= 0.2
+    finally:
+        server.send(signal.SIGCONT)
+    await asked
+    assert not store.session._asked

@@ -17,6 +17,7 @@ from kazoo.protocol.serialization import GetChildren, Transaction
 from kazoo.protocol.states import ZnodeStat
 
 from magnetar.metadata.zookeeper import ZooKeeperStore
+from magnetar.metadata.zookeeper_requests import GetMany
 
 STAT = ZnodeStat(*([0] * len(ZnodeStat._fields)))
 
@@ -39,6 +40,8 @@ class Held:
             self.commits.append(asked)
         elif isinstance(request, GetChildren):
             asked.set_result([])
+        elif isinstance(request, GetMany):
+            asked.set_result([(b"x", STAT)] * len(request.paths))
         else:
             asked.set_result((b"x", STAT))
         return asked

@@ -21,6 +21,7 @@ class LedgerMaking(Protocol):
     failed_appends: int
     failed_creations: int
     ensemble_changes: int
+    under_replicated: int | None
 
 
 class ClusterFigures:
@@ -45,6 +46,9 @@ class ClusterFigures:
         yield _table("magnetar_zookeeper_sessions_total", "counter",
                      "Sessions there have been: more than one says that some were lost.",
                      ownership.sessions)  # fmt: skip
+        yield _table("magnetar_zookeeper_answer_seconds", "gauge",
+                     "How long the last answer took, or one is waited for by now.",
+                     getattr(session, "answer_s", 0.0))  # fmt: skip
         yield _table("magnetar_brokers", "gauge", "Brokers that live, as this one sees it.",
                      len(ownership.brokers()))  # fmt: skip
         yield _table("magnetar_bundles_owned", "gauge", "Bundles that this broker has.", owned)
@@ -71,6 +75,10 @@ class ClusterFigures:
             yield _table("magnetar_bookies_ensemble_changes_total", "counter",
                          "Bookies that took another's place while a ledger was written, told when it ends.",
                          bookies.ensemble_changes)  # fmt: skip
+            if bookies.under_replicated is not None:
+                yield _table("magnetar_bookies_under_replicated_ledgers", "gauge",
+                             "Ledgers with too few copies, 1000 at most, as the leader of the brokers sees it.",
+                             bookies.under_replicated)  # fmt: skip
 
 
 def waits_for_bookies(bookies: LedgerMaking) -> Sequence[str]:

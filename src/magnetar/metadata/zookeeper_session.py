@@ -205,6 +205,9 @@ class ZooKeeperSession(Session):
         self._waiting: deque[tuple[Any, asyncio.Future[Any]]] = deque()
         """Requests that kazoo does not have."""
         self._in_flight = 0
+        self._asked: deque[_Answer] = deque()
+        """Requests that kazoo has, oldest first."""
+        self._answer_s = 0.0
         self._lock = Lock()
         self._learnt: list[Callable[[], None]] = []
         """What the loop has still to be told, in the order in which it happened."""
@@ -216,6 +219,12 @@ class ZooKeeperSession(Session):
     def trouble(self) -> str:
         """What may be why there is no connection, empty if nothing is known."""
         return self._client.known_trouble if self.reached else self._client.trouble
+
+    @property
+    def answer_s(self) -> float:
+        """The time that the last answer took or, if that is longer, that one is waited for; in seconds."""
+        waits = time.monotonic() - self._asked[0].sent if self._asked else 0.0
+        return max(self._answer_s, waits)
 
     def start(self) -> None:
         """Begin to connect, again and again until it is ended."""
@@ -252,7 +261,9 @@ class ZooKeeperSession(Session):
             request, future = self._waiting.popleft()
             if not future.done():
                 self._in_flight += 1
-                self._client._call(request, _Answer(self, future))
+                answer = _Answer(self, future)
+                self._asked.append(answer)
+                self._client._call(request, answer)
 
     # From here on what happens in kazoo's threads, and what the loop does about it.
 
@@ -294,6 +305,9 @@ class ZooKeeperSession(Session):
             return
         answer.told = True
         self._in_flight -= 1
+        if answer in self._asked:
+            self._asked.remove(answer)  # it is the first, as answers come in order
+        self._answer_s = time.monotonic() - answer.sent
         if not isinstance(error, (ConnectionLoss, SessionExpiredError, ConnectionClosedError)):
             self.answered_at = time.monotonic()
             self._heard(answer.sent)

@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,11 +33,13 @@ from magnetar.topics.identity import check_cluster
 
 if TYPE_CHECKING:
     from magnetar.cluster.cluster_ownership import ClusterOwnership
+    from magnetar.ledger.bookkeeper.bookies import Bookies
     from magnetar.node.workers.place import WorkerPlace
 
 _DESCRIPTOR_CHECK_S = 1.0
 _LOCK_CHECK_S = 10.0
 _LOOK_AT_BOOKIES_S = 5.0
+_COUNT_COPIES_S = 60.0
 _log = logging.getLogger("magnetar.broker")
 
 
@@ -186,6 +188,15 @@ class BrokerService:
             self.broker.background.repeat(
                 "looking whether ledgers can be made", lambda: _LOOK_AT_BOOKIES_S, bookies.look_again
             )
+            if bookies.metadata is not None and self._worker is None:
+                self._count_under_replicated(cluster, bookies)
+
+    def _count_under_replicated(self, cluster: ClusterOwnership, bookies: Bookies) -> None:
+        def look() -> Coroutine[Any, Any, None]:
+            return bookies.look_at_copies(counts=cluster.leader() == cluster.node_id)
+
+        self.broker.background.once("counting ledgers with too few copies", look())
+        self.broker.background.repeat("counting ledgers with too few copies", lambda: _COUNT_COPIES_S, look)
 
     @property
     def served(self) -> dict[str, tuple[Listener, ...]]:

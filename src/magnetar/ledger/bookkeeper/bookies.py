@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +30,7 @@ from magnetar.ledger.bookkeeper.placement import (
     set_policy,
     writable_bookies,
 )
+from magnetar.ledger.bookkeeper.under_replication import look_at_copies
 from magnetar.ledger.bookkeeper.well_being import BookiesHealth
 from magnetar.ledger.errors import (
     LedgerCorrupt,
@@ -39,6 +40,9 @@ from magnetar.ledger.errors import (
     StorageFailed,
     StorageFull,
 )
+from magnetar.metadata.port import MetadataStore
+from magnetar.metadata.zookeeper import ZooKeeperStore
+from magnetar.metadata.zookeeper_security import ZooKeeperSecurity
 from magnetar.records.compression import Buffer
 
 Answered = Callable[[LedgerError | None], None]
@@ -137,6 +141,11 @@ def _whole(error: Any) -> str:
     return ": ".join(told)
 
 
+async def connected(hosts: str, root: str, session_s: float, security: ZooKeeperSecurity) -> MetadataStore:
+    """Return the metadata below ``ROOT``, under which ``/ledgers`` lies; raise ``MetadataUnavailable``."""
+    return await ZooKeeperStore.open(hosts, root, session_seconds=session_s, security=security)
+
+
 class Bookies:
     """One client of a BookKeeper cluster. ``connect`` before use."""
 
@@ -180,6 +189,8 @@ class Bookies:
         self._login = login
         self._told_of_tls = False
         self.health = BookiesHealth()
+        self.metadata: Callable[[], Awaitable[MetadataStore]] | None = None
+        """Connects to where the bookies are registered; set where the settings for it are known."""
         self._properties = dict(properties or {})
         self._client: Any = None
         self._answers: JavaAnswers
@@ -300,6 +311,11 @@ class Bookies:
             raise error
         self.health.created(0, "")
         return BookieWriter(self, int(handle.getId()), handle)
+
+    async def look_at_copies(self, *, counts: bool) -> None:
+        """Count the ledgers with too few copies, if this broker is the one that ``counts``."""
+        if self.metadata is not None:
+            await look_at_copies(self.metadata, self.health, counts=counts)
 
     async def look_again(self) -> None:
         """Make a ledger and delete it, if the last one could not be written: whether that is so still is known then."""

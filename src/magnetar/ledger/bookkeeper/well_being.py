@@ -9,7 +9,7 @@ _TOO_FEW = (-6, -8, -9, -23, -24)
 class BookiesHealth:
     """One client's view of them. ``trouble`` is empty while ledgers can be written, as far as was tried."""
 
-    __slots__ = ("ensemble_changes", "failed_appends", "failed_creations", "trouble")
+    __slots__ = ("ensemble_changes", "failed_appends", "failed_creations", "trouble", "under_replicated")
 
     def __init__(self) -> None:
         self.trouble = ""
@@ -17,6 +17,9 @@ class BookiesHealth:
         self.failed_creations = 0
         self.ensemble_changes = 0
         """How often a bookie took the place of another in ledgers that were written to their end here."""
+
+        self.under_replicated: int | None = None
+        """Ledgers with fewer copies than they should have, as the cluster's auditor found; None if not looked at."""
 
     def created(self, code: int, why: str) -> None:
         """Take note of what became of a ledger that was to be made: 0, or BookKeeper's code and its words."""

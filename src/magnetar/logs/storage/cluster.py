@@ -213,7 +213,7 @@ class BookKeeperEngines(StorageEngineFactory):
         if settings.node.metadata_url.partition(":")[0] != "zk":
             raise InvalidConfig(f"storage.url={url} needs metadata.url=zk:...: its ledgers are noted there")
         try:
-            from magnetar.ledger.bookkeeper.bookies import Bookies, Quorums
+            from magnetar.ledger.bookkeeper.bookies import Bookies, Quorums, connected
             from magnetar.ledger.bookkeeper.engine import BookKeeperEngine
         except ImportError as error:
             raise InvalidConfig(f"storage.url={url} needs JPype1: {_EXTRA}") from error
@@ -247,6 +247,8 @@ class BookKeeperEngines(StorageEngineFactory):
             properties=zookeeper_security(cluster).for_java,
             placement=_placement(cluster),
         )
+        session_s, security = cluster.metadata_session_ms / 1000, zookeeper_security(cluster)
+        bookies.metadata = lambda: connected(address.hosts, address.root, session_s, security)
         return BookKeeperEngine(
             bookies,
             store,
