@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from magnetar.cluster import cluster_ownership
 from magnetar.cluster.cluster_ownership import BrokerIdTaken, ClusterOwnership
 from magnetar.cluster.ownership import HASHES, Bundle, NotOwned
 from magnetar.metadata import MUST_NOT_EXIST, Delete, MetadataUncertain, Op, Put
@@ -447,6 +448,37 @@ async def test_a_claim_that_was_sent_under_an_earlier_session_is_made_anew(
     now = await store.get(path)
     assert now is not None
     assert now.value == owner._claim() != earlier.value
+
+
+async def test_placements_of_bundles_that_have_gone_are_deleted(
+    brokers: list[ClusterOwnership], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_ownership, "_SETTLED_S", 0.0)
+    owner, other = owner_and_other(brokers)
+    store, names = owner._store, [NAMESPACE, "public/soon"]
+    for each in brokers:
+        each.namespaces = lambda: names
+    soon = other.bundles("public/soon")[0]
+    await other.place(soon, other.node_id)
+    await owner.place(WHOLE, owner.node_id)
+    await until(lambda: all(len(each._placements) == 2 for each in brokers))
+    await owner.split(WHOLE, HASHES // 2)
+    await other.place(LEFT, owner.node_id)
+    await until(lambda: all(set(each._placements) == {str(LEFT), str(soon)} for each in brokers))
+    names.remove("public/soon")
+    await until(lambda: all(set(each._placements) == {str(LEFT)} for each in brokers))
+    assert await store.children(f"/magnetar/bundle-placements/{NAMESPACE}") == [str(LEFT).rpartition("/")[2]]
+    assert await store.children("/magnetar/bundle-placements/public/soon") == []
+
+
+async def test_a_placement_that_comes_before_its_bundle_stays(brokers: list[ClusterOwnership]) -> None:
+    """Changes at different nodes may be heard of in another order."""
+    owner, other = owner_and_other(brokers)
+    await owner.place(LEFT, other.node_id)
+    await until(lambda: all(str(LEFT) in each._placements_gone for each in brokers))
+    await owner.split(WHOLE, HASHES // 2)
+    await until(lambda: all(not each._placements_gone for each in brokers))
+    assert all(str(LEFT) in each._placements for each in brokers)
 
 
 async def test_another_brokers_number_is_not_taken(brokers: list[ClusterOwnership]) -> None:

@@ -25,7 +25,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import islice, pairwise
 from typing import Any
 from uuid import uuid4
@@ -154,6 +154,8 @@ class ClusterOwnership(Ownership):
         """What they were read from."""
         self._placements: dict[str, int] = {}
         """By bundle."""
+        self._placements_gone: dict[str, float] = {}
+        """Those of bundles that are not there, and since when."""
         self._by_default: dict[str, tuple[Bundle, ...]] = {}
         self._locks: dict[Bundle, asyncio.Lock] = {}
         self._moved = asyncio.Event()
@@ -810,6 +812,7 @@ class ClusterOwnership(Ownership):
                 for some in batched(due, _TAKEN_AT_ONCE):
                     await asyncio.gather(*map(self._take, some))
                 await self._hand_over()
+                await self._forget_placements()
             except (MetadataError, BrokerError) as error:
                 _log.info("what nobody owns is looked at again: %s", error)
             except Exception:
@@ -819,6 +822,26 @@ class ClusterOwnership(Ownership):
                     await self._moved.wait()
             except TimeoutError:
                 pass
+
+    async def _forget_placements(self) -> None:
+        """Delete placements of bundles that have gone, with their namespace or by a split. The leader does.
+
+        A placement may be known before the bundle is, so one is deleted only when it was without a bundle for a while.
+        """
+        now, namespaces = time.monotonic(), set(self.namespaces())
+        gone = {
+            name
+            for name in self._placements
+            if (namespace := name.rpartition("/")[0]) not in namespaces
+            or all(str(each) != name for each in self.bundles(namespace))
+        }
+        self._placements_gone = {name: self._placements_gone.get(name, now) for name in gone}
+        if self.leader() != self.node_id:
+            return
+        for name, since in tuple(self._placements_gone.items()):
+            if now - since >= _SETTLED_S:
+                with suppress(NotFound):
+                    await self._cache.commit([Delete(f"{PLACEMENTS}/{name}", ANY)])
 
     async def _hand_over(self) -> None:
         """Give away some of what is meant for others, once these have been there for a while."""
