@@ -98,6 +98,6 @@ async def test_a_broker_that_closes_does_not_wait_for_a_compaction(house: House)
     await house.produce(partition)
     before = len(asyncio.all_tasks())
     await house.ask.compact("t", [])
-    await house.services.broker.compactions.close()
+    await house.services.broker.logs.compactions.close()
     assert len(asyncio.all_tasks()) == before
     assert partition.log.compacted is None

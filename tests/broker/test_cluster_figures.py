@@ -25,9 +25,8 @@ async def test_bundles_and_sessions_are_counted() -> None:
     store, health = MemoryStore(MemoryTree()), BookiesHealth()
     made = ClusterOwnership(store, "c", 1, None, 4, 4.0)
     await made.start()
-    made.namespaces = lambda: [NAMESPACE]
     made.listens("http", Endpoint("127.0.0.1", 8080))
-    await made.begin()
+    await made.begin(lambda: [NAMESPACE])
     await until(lambda: len(made.mine()) == 4)
     figures = ClusterFigures(made, store, health)
     found = told(figures)

@@ -26,10 +26,9 @@ async def brokers() -> AsyncIterator[list[ClusterOwnership]]:
     made = [ClusterOwnership(MemoryStore(tree), "c", number, None, 1, 4.0) for number in (1, 2)]
     for each in made:
         await each.start()
-        each.namespaces = lambda: [NAMESPACE]
         each.listens("http", _endpoint(each.node_id))
     for each in made:
-        await each.begin()
+        await each.begin(lambda: [NAMESPACE])
     await until(lambda: all(len(each.brokers()) == 2 for each in made))
     await until(lambda: all(each.owner_of(WHOLE) for each in made))
     yield made
@@ -397,9 +396,8 @@ async def test_bundles_of_a_lost_session_are_let_go_of_side_by_side_a_few_at_a_t
     """Each waits for bookies and for ZooKeeper, which may not be there."""
     broker = ClusterOwnership(MemoryStore(MemoryTree()), "c", 1, None, 40, 4.0)
     await broker.start()
-    broker.namespaces = lambda: [NAMESPACE]
     broker.listens("http", _endpoint(1))
-    await broker.begin()
+    await broker.begin(lambda: [NAMESPACE])
     await until(lambda: len(broker.mine()) == 40)
     going, let_go = 0, 0
     may_go = asyncio.Event()
@@ -457,7 +455,7 @@ async def test_placements_of_bundles_that_have_gone_are_deleted(
     owner, other = owner_and_other(brokers)
     store, names = owner._store, [NAMESPACE, "public/soon"]
     for each in brokers:
-        each.namespaces = lambda: names
+        each._topics = each._topics._replace(namespaces=lambda: names)
     soon = other.bundles("public/soon")[0]
     await other.place(soon, other.node_id)
     await owner.place(WHOLE, owner.node_id)

@@ -47,14 +47,14 @@ async def broker(tmp_path: Path, given: list[float]) -> AsyncIterator[Broker]:
 
 
 async def opened(broker: Broker) -> list[OpenLog]:
-    return [await broker.open_logs.open(broker.topic(f"t{number}"), 0) for number in range(TOPICS)]
+    return [await broker.logs.open_logs.open(broker.topic(f"t{number}"), 0) for number in range(TOPICS)]
 
 
 async def test_looking_around_for_what_is_to_be_offloaded_gives_way(
     broker: Broker, given: list[float]
 ) -> None:
     given.clear()
-    await broker.offloading.look_around()
+    await broker.logs.offloading.look_around()
     assert len(given) >= TOPICS // 3
 
 
@@ -69,14 +69,14 @@ async def test_logs_that_are_held_are_not_looked_at_for_closing(broker: Broker, 
     for each in held:
         each.hold(holder)
     given.clear()
-    await broker.open_logs.close_unheld()
+    await broker.logs.open_logs.close_unheld()
     assert given == []
-    assert set(held) <= set(broker.open_logs.all())
+    assert set(held) <= set(broker.logs.open_logs.all())
     for each in held:
         each.leave(holder)
-    await broker.open_logs.close_unheld()
+    await broker.logs.open_logs.close_unheld()
     assert len(given) >= TOPICS // 3
-    assert not set(held) & set(broker.open_logs.all())
+    assert not set(held) & set(broker.logs.open_logs.all())
 
 
 async def test_what_an_iterator_makes_is_taken_as_it_comes() -> None:

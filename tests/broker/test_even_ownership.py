@@ -29,10 +29,8 @@ class Brokers:
     async def begin(self, number: int) -> ClusterOwnership:
         made = self.living[number] = ClusterOwnership(MemoryStore(self.tree), "c", number, None, BUNDLES, 4.0)
         await made.start()
-        made.namespaces = lambda: [NAMESPACE]
-        made.few_topics = lambda most: (1, self._topics)
         made.listens("http", Endpoint("127.0.0.1", 8000 + number))
-        await made.begin()
+        await made.begin(lambda: [NAMESPACE], lambda most: (1, self._topics))
         return made
 
     def bundles(self) -> list[int]:

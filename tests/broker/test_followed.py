@@ -225,7 +225,7 @@ async def test_a_store_that_does_not_come_back_by_itself_is_not_waited_for() -> 
 async def test_a_topic_that_another_broker_made_takes_records_before_this_one_has_heard_of_it() -> None:
     async with both(ownership=MovingOwnership()) as house:
         store = house.broker.store
-        house.broker.ownership.reaches(OTHER, "PLAINTEXT", "other", 9092)  # type: ignore[attr-defined]
+        house.broker.cluster.ownership.reaches(OTHER, "PLAINTEXT", "other", 9092)  # type: ignore[attr-defined]
         other = await started(beside(store))
         told, store.blocking.on_changed[:] = store.blocking.on_changed[:], []  # no change is heard of
         await other.create_topic("t", 1)

@@ -46,7 +46,7 @@ async def test_as_many_are_opened_at_once_as_may_be_and_one_that_fails_is_left_a
         monkeypatch.setattr(engine, "left_open", left_open)
         monkeypatch.setattr(engine, "open", gated)
         taking = LeftOpen(broker)
-        for bundle in broker.ownership.bundles("public/default"):
+        for bundle in broker.cluster.ownership.bundles("public/default"):
             await taking.acquired(bundle)
         await turns()
         assert len(begun) == TAKEN_AT_ONCE  # none of which has ended
@@ -55,7 +55,7 @@ async def test_as_many_are_opened_at_once_as_may_be_and_one_that_fails_is_left_a
             await asyncio.sleep(0)
         await turns()
         assert at_once[1] == TAKEN_AT_ONCE
-        names = {each.log.name for each in broker.open_logs.all()}
+        names = {each.log.name for each in broker.logs.open_logs.all()}
         assert len(names) == TOPICS - 2
         assert names.isdisjoint({broken, closed})
 
@@ -74,7 +74,7 @@ async def test_what_comes_meanwhile_is_looked_through_as_well(monkeypatch: pytes
 
         monkeypatch.setattr(broker.engine, "left_open", left_open)
         taking = LeftOpen(broker)
-        (bundle,) = broker.ownership.bundles("public/default")
+        (bundle,) = broker.cluster.ownership.bundles("public/default")
         await taking.acquired(bundle)
         await turns()
         await taking.acquired(bundle)

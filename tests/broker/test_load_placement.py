@@ -60,10 +60,9 @@ async def owners(reports: Mapping[int, Mapping[str, Any]]) -> dict[int, int]:
     try:
         for each in made:
             await each.start()
-            each.namespaces = lambda: wanted
             each.listens("http", Endpoint("127.0.0.1", 8000 + each.node_id))
         for each in made:
-            await each.begin()
+            await each.begin(lambda: wanted)
         for each in made:
             await each.report(reports[each.node_id])
         await until(
@@ -98,11 +97,10 @@ async def test_a_bundle_that_has_had_an_owner_is_taken_by_whom_the_hash_says() -
     second = ClusterOwnership(MemoryStore(tree), "c", 2, None, BUNDLES, 4.0)
     for each in (first, second):
         await each.start()
-        each.namespaces = lambda: ["public/old"]
         each.listens("http", Endpoint("127.0.0.1", 8000 + each.node_id))
-    await first.begin()
+    await first.begin(lambda: ["public/old"])
     await until(lambda: len(first.mine()) == BUNDLES)
-    await second.begin()
+    await second.begin(lambda: ["public/old"])
     await first.report(told(0, bundles=BUNDLES))
     await second.report(told(50_000))
     await until(lambda: second.mine() != [])  # its part, though it has much to do

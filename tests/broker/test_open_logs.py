@@ -45,7 +45,7 @@ async def opened(house: Both) -> OpenLog:
     assert (await house.kafka.produce("t", b"0", b"1")).error_code == 0
     assert (await house.pulsar.ask(raw.producer(NAME, 1, 1))).type == BaseCommand.PRODUCER_SUCCESS
     assert (await house.pulsar.ask(raw.subscribe(NAME))).type == BaseCommand.SUCCESS
-    (held,) = house.broker.open_logs.all()
+    (held,) = house.broker.logs.open_logs.all()
     return held
 
 
@@ -72,12 +72,12 @@ async def test_both_protocols_hold_the_same_log() -> None:
 async def test_many_who_ask_at_once_get_one_log_also_if_the_first_goes_away() -> None:
     async with both() as house:
         topic = await house.broker.create_topic("t", 1)
-        asking = [asyncio.ensure_future(house.broker.open_logs.open(topic, 0)) for _ in range(5)]
+        asking = [asyncio.ensure_future(house.broker.logs.open_logs.open(topic, 0)) for _ in range(5)]
         await asyncio.sleep(0)
         asking[0].cancel()
         assert len({id(await each) for each in asking[1:]}) == 1
         with pytest.raises(TopicNotFound):
-            await house.broker.open_logs.open(topic, 1)
+            await house.broker.logs.open_logs.open(topic, 1)
 
 
 async def test_a_deleted_topic_is_not_opened_again_and_what_came_too_late_leaves_nothing(
@@ -96,15 +96,15 @@ async def test_a_deleted_topic_is_not_opened_again_and_what_came_too_late_leaves
         with monkeypatch.context() as slow:
             slow.setattr(leader_epochs, "entered", meanwhile)
             with pytest.raises(TopicNotFound, match="t was deleted"):
-                await house.broker.open_logs.open(topic, 0)
-        assert house.broker.open_logs.all() == []
+                await house.broker.logs.open_logs.open(topic, 0)
+        assert house.broker.logs.open_logs.all() == []
         assert house.broker.engine.opened() == []
         asked: list[int] = []
         monkeypatch.setattr(house.broker.engine, "open", lambda *_: asked.append(1))
         with pytest.raises(TopicNotFound, match="t was deleted"):
-            await house.broker.open_logs.open(topic, 0)
+            await house.broker.logs.open_logs.open(topic, 0)
         with pytest.raises(TopicNotFound, match="t was deleted"):
-            house.broker.open_logs.check(topic, 0)
+            house.broker.logs.open_logs.check(topic, 0)
         assert not asked, "nothing is made for it"
 
 
@@ -121,7 +121,7 @@ async def test_a_log_that_cannot_be_entered_is_not_left_open(monkeypatch: pytest
         with monkeypatch.context() as broken:
             broken.setattr(leader_epochs, "entered", fails)
             with pytest.raises(MetadataUnavailable):
-                await house.broker.open_logs.open(topic, 0)
+                await house.broker.logs.open_logs.open(topic, 0)
         assert house.broker.engine.opened() == []
         assert (await house.kafka.produce("t", b"0")).error_code == 0
 
@@ -135,7 +135,7 @@ async def test_holders_of_a_deleted_topic_are_told_so() -> None:
         assert await sent_away(house) == SENT_AWAY
         assert isinstance(held.closed, TopicNotFound)
         assert not held.is_held
-        assert not house.broker.open_logs.all()
+        assert not house.broker.logs.open_logs.all()
         assert not house.kafka_services.partitions.all_open()
         assert not house.pulsar_services.topics.all_open()
 
@@ -144,13 +144,13 @@ async def test_holders_of_a_released_log_are_told_and_come_back_to_all_it_held()
     async with both() as house:
         held = await opened(house)
         fetch = await parked(house)
-        await house.broker.open_logs.release([held], LedgerClosed("given away"))
+        await house.broker.logs.open_logs.release([held], LedgerClosed("given away"))
         assert (await fetch).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert await sent_away(house) == SENT_AWAY
         assert not house.broker.engine.opened()
         assert (await house.kafka.fetch("t", 0)).high_watermark == 2
         assert (await house.pulsar.ask(raw.producer(NAME, 1, 3))).type == BaseCommand.PRODUCER_SUCCESS
-        (again,) = house.broker.open_logs.all()
+        (again,) = house.broker.logs.open_logs.all()
         assert again.log is not held.log
 
 
@@ -179,7 +179,7 @@ async def test_a_holder_that_fails_keeps_no_other_from_being_told() -> None:
         me, fails = Told(), Told(fails=True)
         held.hold(fails)
         held.hold(me)
-        await house.broker.open_logs.release([held], LedgerClosed("given away"))
+        await house.broker.logs.open_logs.release([held], LedgerClosed("given away"))
         assert [type(each) for each in me.reasons] == [LedgerClosed]
         with pytest.raises(LedgerClosed):
             held.hold(me)
@@ -188,7 +188,7 @@ async def test_a_holder_that_fails_keeps_no_other_from_being_told() -> None:
 async def test_a_log_is_closed_when_nobody_holds_it_and_not_before() -> None:
     async with both() as house:
         topic = await house.broker.create_topic("t", 1)
-        logs = house.broker.open_logs
+        logs = house.broker.logs.open_logs
         held = await logs.open(topic, 0)
         me = Told()
         held.hold(me)
@@ -215,7 +215,7 @@ async def test_what_the_engine_keeps_is_let_go_of_with_its_bundle(why: str) -> N
     """Or who got the bundle back was given it as it was before the others wrote: readers saw an end long past."""
     async with both(engine_on=OpensSlowly if why == "it opens slowly" else MemoryEngine) as house:
         topic = await house.broker.create_topic("t", 1)
-        logs, engine = house.broker.open_logs, house.broker.engine
+        logs, engine = house.broker.logs.open_logs, house.broker.engine
         first = await logs.open(topic, 0)
         if why == "it is busy":
             first.log.on_moved = lambda: None  # somebody listens to it
@@ -234,13 +234,13 @@ async def test_what_the_engine_keeps_is_let_go_of_with_its_bundle(why: str) -> N
 async def closed_meanwhile(house: Both) -> None:
     """Have all duties close what nobody holds, one right after the other."""
     for _ in range(2):
-        await house.broker.open_logs.close_unheld()
+        await house.broker.logs.open_logs.close_unheld()
 
 
 async def test_a_log_is_open_when_whoever_asked_for_it_goes_on() -> None:
     async with both() as house:
         topic = await house.broker.create_topic("t", 1)
-        logs, me = house.broker.open_logs, Told()
+        logs, me = house.broker.logs.open_logs, Told()
 
         async def hold() -> OpenLog:
             held = await logs.open(topic, 0)
@@ -261,7 +261,7 @@ async def test_a_log_is_kept_open_for_pulsars_topic_while_its_cursors_are_read(
 ) -> None:
     async with both() as house:
         topic = await house.broker.create_topic("t", 1)
-        held = await house.broker.open_logs.open(topic, 0)
+        held = await house.broker.logs.open_logs.open(topic, 0)
         cursors = type(held.log).cursors
 
         async def slow(log: Any) -> Any:
@@ -276,7 +276,7 @@ async def test_a_log_is_kept_open_for_pulsars_topic_while_its_cursors_are_read(
 async def sealed(broker: Broker, **configs: str) -> OpenLog:
     """A log of two sealed ledgers and an open one, that nobody holds."""
     topic = await broker.create_topic("t", 1, {key.replace("_", "."): text for key, text in configs.items()})
-    held = await broker.open_logs.open(topic, 0)
+    held = await broker.logs.open_logs.open(topic, 0)
     me = Told()
     held.hold(me)
     for _ in range(2):
@@ -319,7 +319,7 @@ async def test_the_log_cleaner_is_the_brokers_whichever_protocol_is_served(proto
 async def test_a_topic_past_its_threshold_is_compacted_whichever_protocol_is_served(protocol: str) -> None:
     async with both([protocol], broker_service_compaction_monitor_interval_ms="1") as house:
         gone = await sealed(house.broker, compaction_threshold="1")
-        held = await house.broker.open_logs.open(gone.topic, 0)
+        held = await house.broker.logs.open_logs.open(gone.topic, 0)
         held.hold(Told())
         async with asyncio.timeout(20):
             while held.log.compacted is None:  # noqa: ASYNC110

@@ -70,14 +70,14 @@ async def taken(house: Both, new_owner: int | None = None) -> Bundle:
     """A topic with two records, whose bundle this broker has lost."""
     topic = await house.broker.create_topic("t", 1)
     assert (await house.kafka.produce("t", b"0", b"1")).error_code == 0
-    bundle = house.broker.ownership.bundle_of(topic.name, 0)
+    bundle = house.broker.cluster.ownership.bundle_of(topic.name, 0)
     await moving(house).take(bundle, new_owner)
     return bundle
 
 
 def moving(house: Both) -> MovingOwnership:
-    assert isinstance(house.broker.ownership, MovingOwnership)
-    return house.broker.ownership
+    assert isinstance(house.broker.cluster.ownership, MovingOwnership)
+    return house.broker.cluster.ownership
 
 
 async def metadata_of(house: Both) -> Any:
@@ -225,10 +225,12 @@ async def test_a_log_that_is_being_opened_is_waited_for(monkeypatch: pytest.Monk
             return log
 
         monkeypatch.setattr(engine, "open", slowly)
-        opening = asyncio.ensure_future(house.broker.open_logs.open(topic, 0))
+        opening = asyncio.ensure_future(house.broker.logs.open_logs.open(topic, 0))
         for _ in range(5):
             await asyncio.sleep(0)
-        taking = asyncio.ensure_future(moving(house).take(house.broker.ownership.bundle_of(topic.name, 0)))
+        taking = asyncio.ensure_future(
+            moving(house).take(house.broker.cluster.ownership.bundle_of(topic.name, 0))
+        )
         for _ in range(5):
             await asyncio.sleep(0)
         assert not taking.done()
@@ -258,11 +260,11 @@ async def test_groups_go_and_come_with_their_partition() -> None:
         for number, name in enumerate(names):
             assert await commit(name, number) == [0]
         offsets = house.broker.naming.parse("__consumer_offsets")
-        bundle = house.broker.ownership.bundle_of(offsets, groups.partition_of("g0"))
+        bundle = house.broker.cluster.ownership.bundle_of(offsets, groups.partition_of("g0"))
         gone = {
             name
             for name in names
-            if house.broker.ownership.bundle_of(offsets, groups.partition_of(name)) == bundle
+            if house.broker.cluster.ownership.bundle_of(offsets, groups.partition_of(name)) == bundle
         }
         assert 0 < len(gone) < len(names)
         await moving(house).take(bundle)
@@ -291,7 +293,7 @@ async def test_librdkafka_asks_for_offsets_again_when_their_group_has_gone(versi
         topic = await house.broker.create_topic("t", 2)
         offsets = house.broker.naming.parse("__consumer_offsets")
         assert await coordinator_of(house, "g") == (0, 1)
-        await moving(house).take(house.broker.ownership.bundle_of(offsets, 0))
+        await moving(house).take(house.broker.cluster.ownership.bundle_of(offsets, 0))
         if version < 8:
             row = OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])
             answer = await house.kafka.ask(OffsetFetchRequest(group_id="g", topics=[row]), version)
@@ -328,7 +330,7 @@ async def test_whoever_waits_for_a_group_that_goes_is_sent_to_its_next_coordinat
             await asyncio.sleep(0)
         assert not waiting.done()
         offsets = house.broker.naming.parse("__consumer_offsets")
-        await moving(house).take(house.broker.ownership.bundle_of(offsets, 0))
+        await moving(house).take(house.broker.cluster.ownership.bundle_of(offsets, 0))
         assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
 
 
@@ -376,7 +378,7 @@ async def test_what_is_sent_to_a_producer_that_was_closed_is_not_taken_and_break
         assert (await client.ask(raw.producer(NAME))).type == BaseCommand.PRODUCER_SUCCESS
         receipt = await client.ask((raw.send(sequence_id=0), raw.entry(b"again")))
         assert receipt.type == BaseCommand.SEND_RECEIPT
-        assert house.broker.open_logs.all()[0].log.log_end_offset == 3
+        assert house.broker.logs.open_logs.all()[0].log.log_end_offset == 3
         client.send((raw.send(producer_id=9), raw.entry(b"of nobody")))
         await asyncio.sleep(0)
         assert not client.is_open
@@ -386,7 +388,9 @@ async def test_topics_that_are_not_persistent_go_too() -> None:
     async with both(ownership=MovingOwnership()) as house:
         name = "non-persistent://public/default/f"
         assert (await house.pulsar.ask(raw.producer(name))).type == BaseCommand.PRODUCER_SUCCESS
-        bundle = house.broker.ownership.bundle_of(TopicName("public", "default", "f", persistent=False), 0)
+        bundle = house.broker.cluster.ownership.bundle_of(
+            TopicName("public", "default", "f", persistent=False), 0
+        )
         await moving(house).take(bundle)
         assert (await house.pulsar.hears(BaseCommand.CLOSE_PRODUCER)).close_producer.producer_id == 1
         refused = await house.pulsar.ask(raw.producer(name))
@@ -397,15 +401,15 @@ async def test_the_sole_owner_lets_go_and_takes_up_again() -> None:
     async with both() as house:
         topic = await house.broker.create_topic("t", 2)
         assert (await house.kafka.produce("t", b"0")).error_code == 0
-        (held,) = house.broker.open_logs.all()
-        ownership = house.broker.ownership
+        (held,) = house.broker.logs.open_logs.all()
+        ownership = house.broker.cluster.ownership
         assert isinstance(ownership, SoleOwner)
         seen = []
 
         async def look(bundle: Bundle) -> None:
             seen.append((ownership.owner_of(bundle), ownership.owner(topic.name, 0)))
             with pytest.raises(NotOwned):
-                await house.broker.open_logs.open(topic, 1)
+                await house.broker.logs.open_logs.open(topic, 1)
 
         house.broker.events.bundle_lost.append(look)
         await ownership.release(ownership.bundle_of(topic.name, 0))
@@ -497,10 +501,10 @@ async def test_a_bundle_is_unloaded_by_its_name_and_a_topic_alone() -> None:
         names = [f"t{number}" for number in range(8)]
         topics = [await house.broker.create_topic(name, 1) for name in names]
         logs = {
-            name: await house.broker.open_logs.open(topic, 0)
+            name: await house.broker.logs.open_logs.open(topic, 0)
             for name, topic in zip(names, topics, strict=True)
         }
-        first = house.broker.ownership.bundles("public/default")[0]
+        first = house.broker.cluster.ownership.bundles("public/default")[0]
         in_first = {name for name, held in logs.items() if held.bundle == first}
         assert 0 < len(in_first) < len(names)
         root = "/admin/v2/namespaces/public/default"

@@ -176,8 +176,8 @@ async def test_who_says_no_more_is_let_go(seen: Seen, sent: bytes, stays_s: floa
     house.server.look(now + goes_s)
     assert transport.closed
     await turns()
-    assert house.broker.connections.count == 0
-    assert house.broker.memory.held_bytes == 0
+    assert house.broker.serving.connections.count == 0
+    assert house.broker.serving.memory.held_bytes == 0
 
 
 async def test_a_trickle_does_not_count_as_going_on(seen: Seen) -> None:
@@ -235,13 +235,13 @@ async def test_bodies_are_counted_and_wait_for_room(seen: Seen) -> None:
             if left[protocol] and not transport.paused:
                 protocol.data_received(MEGABYTE[: 256 << 10])
                 left[protocol] -= 1
-        most = max(most, house.broker.memory.held_bytes)
+        most = max(most, house.broker.serving.memory.held_bytes)
         if len(seen.bodies) == len(clients):
             break
     assert seen.bodies == [4 << 20] * len(clients), "each gets its turn"
     assert most < 20 << 20  # one that is finished past the limit, and what was read of the others
     await turns()
-    assert house.broker.memory.held_bytes == 0
+    assert house.broker.serving.memory.held_bytes == 0
 
 
 CHUNKED = b"POST / HTTP/1.1\r\n" + HOST + b"transfer-encoding: chunked\r\n\r\n"
@@ -273,7 +273,7 @@ async def test_chunks_are_taken_in_some_at_a_time_and_nothing_is_read_meanwhile(
     await turns()
     assert not any(transport.paused or transport.closed for _, transport in crowd)
     assert {bytes(transport.said[:12]) for _, transport in crowd} == {b"HTTP/1.1 200"}
-    assert house.broker.memory.held_bytes == 0
+    assert house.broker.serving.memory.held_bytes == 0
 
 
 async def test_a_body_of_a_few_tiny_chunks_is_one(seen: Seen) -> None:
@@ -305,7 +305,7 @@ async def test_a_body_of_many_tiny_chunks_is_not_read_on(seen: Seen, is_refused:
     assert transport.said.startswith(b"HTTP/1.1 401" if is_refused else b"HTTP/1.1 400")
     await turns()
     assert seen.bodies == []
-    assert house.broker.memory.held_bytes == 0
+    assert house.broker.serving.memory.held_bytes == 0
 
 
 @pytest.mark.parametrize("shown", [b"", b"authorization: Bearer nonsense\r\n"])
@@ -348,7 +348,7 @@ async def test_of_strangers_no_body_is_read(
         for _ in range(6):
             protocol.data_received(MEGABYTE)
             await turns(40)
-        assert house.broker.memory.held_bytes == 0
+        assert house.broker.serving.memory.held_bytes == 0
     known = head.replace(shown, b"") if shown else head
     known = known.replace(HOST, HOST + b"authorization: Bearer " + token("root").encode() + b"\r\n")
     protocol, transport = connect(admin.new_connection(listener))
@@ -356,7 +356,7 @@ async def test_of_strangers_no_body_is_read(
     for _ in range(3):
         protocol.data_received(MEGABYTE)
         await turns(40)
-    assert house.broker.memory.held_bytes == 3 * len(MEGABYTE)
+    assert house.broker.serving.memory.held_bytes == 3 * len(MEGABYTE)
     assert not re.match(rb"HTTP/1.1 \d", bytes(transport.said)), "its own is read to its end"
     transport.close()
     await admin.drain()

@@ -60,7 +60,7 @@ async def test_the_worst_counts(troubles: Any, waits: Any, degraded: Any, status
         store=SimpleNamespace(get=of),
         troubles=lambda: of(troubles),
         waits_for=lambda: waits,
-        conditions=SimpleNamespace(texts=lambda: degraded),
+        health=SimpleNamespace(conditions=SimpleNamespace(texts=lambda: degraded)),
     )
     found = await health_of(broker)  # type: ignore[arg-type]
     assert found.status is status

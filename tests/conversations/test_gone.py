@@ -198,7 +198,7 @@ async def test_a_client_that_left_is_noticed_though_it_is_not_read(service: Brok
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         client.close()
         await until(lambda: not server.connections)
-    assert service.broker.memory.held_bytes == 0
+    assert service.broker.serving.memory.held_bytes == 0
 
 
 def test_only_who_has_gone_or_is_silent_is_said_to_be() -> None:
@@ -274,7 +274,7 @@ async def test_while_all_is_taken_up_a_fetch_waits(service: BrokerService) -> No
     peer.say(produce(b"one", acks=1))
     await until(lambda: bool(peer.answers))
     peer.answers.clear()
-    memory = service.broker.memory
+    memory = service.broker.serving.memory
     greedy = memory.account(lambda: None, known=True)
     greedy.charge(4 * memory.limit_bytes)
     peer.say(fetch() + metadata())

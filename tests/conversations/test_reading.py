@@ -212,10 +212,12 @@ class House:
         config = Settings(KafkaSettings(queued_max_requests=MAX_WAITING))
         broker = SimpleNamespace(
             engine=self.engine,
-            memory=self.memory,
             settings=config,
-            idle_poll=SimpleNamespace(heard=lambda nbytes: None),
-            connections=SimpleNamespace(came=lambda host: True, left=lambda host: None),
+            serving=SimpleNamespace(
+                memory=self.memory,
+                idle_poll=SimpleNamespace(heard=lambda nbytes: None),
+                connections=SimpleNamespace(came=lambda host: True, left=lambda host: None),
+            ),
             security=SimpleNamespace(authentication=SimpleNamespace(enabled=False)),
         )
         sessions = SimpleNamespace(forget=lambda account: None)

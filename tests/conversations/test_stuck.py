@@ -106,7 +106,7 @@ HUGE = produce(bytes(4 << 20), acks=1)
 
 
 async def test_who_sends_half_of_a_frame_and_no_more_is_let_go(service: BrokerService, clock: Clock) -> None:
-    held = service.broker.memory
+    held = service.broker.serving.memory
     stuck, small, waiting = Client(service), Client(service), Client(service)
     await stuck.say(HUGE[:600_000])
     await until(lambda: held.held_bytes >= 590_000)
@@ -130,7 +130,7 @@ async def test_who_sends_half_of_a_frame_and_no_more_is_let_go(service: BrokerSe
 
 
 async def test_who_does_not_take_its_answers_is_let_go(service: BrokerService, clock: Clock) -> None:
-    held = service.broker.memory
+    held = service.broker.serving.memory
     stuck, waiting = Client(service), Client(service)
     stuck.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     for _ in range(4):
@@ -157,7 +157,7 @@ async def test_who_does_not_take_its_answers_is_let_go(service: BrokerService, c
 async def test_while_nobody_waits_a_slow_client_has_its_time(service: BrokerService, clock: Clock) -> None:
     slow = Client(service)
     await slow.say(LARGE[:600_000])
-    await until(lambda: service.broker.memory.held_bytes >= 590_000)
+    await until(lambda: service.broker.serving.memory.held_bytes >= 590_000)
     await clock.pass_by(LATE_S + LATER_S)
     assert not slow.is_let_go()
     await slow.say(LARGE[600_000:])
@@ -168,7 +168,7 @@ async def test_where_all_wait_for_all_who_holds_most_is_let_go(
     service: BrokerService, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "SPARE_BYTES", 1 << 20)
-    held = service.broker.memory
+    held = service.broker.serving.memory
     connections = kafka(service)._server.connections
     most = Client(service)
     await most.say(HUGE[:600_000])
@@ -196,7 +196,7 @@ async def test_half_a_frame_of_a_client_that_left_is_given_up_at_once(
     service: BrokerService, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "SPARE_BYTES", 1 << 20)
-    held = service.broker.memory
+    held = service.broker.serving.memory
     connections = kafka(service)._server.connections
     gone = Client(service)
     await gone.say(HUGE[:600_000])

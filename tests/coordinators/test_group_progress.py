@@ -32,7 +32,8 @@ class Elsewhere:
         between = BetweenBrokers(lambda: False)
         between.way = self._ask
         broker = SimpleNamespace(
-            background=Background(), ownership=SimpleNamespace(node_id=1), between=between
+            background=Background(),
+            cluster=SimpleNamespace(ownership=SimpleNamespace(node_id=1), between=between),
         )
         groups = SimpleNamespace(
             owner_of=lambda group: self.owner, describe=self._refuse, share_group=self._refuse
@@ -91,7 +92,12 @@ async def test_nobody_asks_a_broker_that_is_alone_nor_what_nobody_answers(broker
 
     between = BetweenBrokers(lambda: brokers == 1)
     between.answer("groups.look", lambda asked: asked, answer)
-    context = cast(Any, SimpleNamespace(kafka=SimpleNamespace(broker=SimpleNamespace(between=between))))
+    context = cast(
+        Any,
+        SimpleNamespace(
+            kafka=SimpleNamespace(broker=SimpleNamespace(cluster=SimpleNamespace(between=between)))
+        ),
+    )
     if brokers == 1:
         with pytest.raises(ConnectionAbortedError):
             await between_brokers(BetweenBrokersRequest(about, b"7"), context)

@@ -114,7 +114,7 @@ async def test_a_crowd_of_every_kind(service: BrokerService, caplog: pytest.LogC
     place = Place((kafka.host, kafka.port), (binary.host, binary.port))
     await prepare(service, place)
     await until_gone(service)
-    before, held_before = descriptors(), service.broker.memory.held_bytes
+    before, held_before = descriptors(), service.broker.serving.memory.held_bytes
 
     # Each kind's clients and numbers, so that every topic and every way to leave has some.
     crowd = [KINDS[number % len(KINDS)](place, number // len(KINDS)) for number in range(COUNT)]
@@ -129,6 +129,6 @@ async def test_a_crowd_of_every_kind(service: BrokerService, caplog: pytest.LogC
     assert await stored(place) == place.stored
     await until_gone(service)
     gc.collect()
-    assert service.broker.memory.held_bytes == held_before == 0
+    assert service.broker.serving.memory.held_bytes == held_before == 0
     assert descriptors() <= before
     assert not [record for record in caplog.records if record.exc_info], "a request failed"

@@ -59,7 +59,7 @@ async def test_an_append_during_the_first_read_is_not_missed() -> None:
         kafka=SimpleNamespace(
             fetch_sessions=SimpleNamespace(resolve=lambda request, named, owner: (None, [ask], 0)),
             partitions=SimpleNamespace(ahead=None, opened=lambda name, topic_id, index: partition),
-            broker=SimpleNamespace(settings=Settings(), memory=account().budget),
+            broker=SimpleNamespace(settings=Settings(), serving=SimpleNamespace(memory=account().budget)),
             wakeups=Wakeups(),
             requests=Requests(),
             quotas=SimpleNamespace(enabled=False),
@@ -88,7 +88,7 @@ async def parked(**named: Any) -> tuple[Any, Any, Any]:
         kafka=SimpleNamespace(
             fetch_sessions=SimpleNamespace(resolve=lambda request, named, owner: (None, [ask], 0)),
             partitions=SimpleNamespace(ahead=None, opened=lambda name, topic_id, index: partition),
-            broker=SimpleNamespace(settings=Settings(), memory=account().budget),
+            broker=SimpleNamespace(settings=Settings(), serving=SimpleNamespace(memory=account().budget)),
             wakeups=Wakeups(),
             requests=Requests(),
             quotas=SimpleNamespace(enabled=False),

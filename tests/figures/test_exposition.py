@@ -134,7 +134,7 @@ async def test_counters_outlive_the_closing_of_a_log() -> None:
     async with both() as house:
         topic = await house.broker.create_topic("t", 1)
         assert (await house.kafka.produce("t", b"0", b"1")).error_code == 0
-        logs = house.broker.open_logs
+        logs = house.broker.logs.open_logs
         (held,) = logs.all()
         size = held.log.size()
         for _ in range(4):
@@ -159,7 +159,7 @@ async def test_a_look_at_logs_leaves_none_open_but_those_that_somebody_took_up(
         topics = [await house.broker.create_topic(f"t{number}", 1) for number in range(3)]
         for number in range(3):
             assert (await house.kafka.produce(f"t{number}", b"0", b"1")).error_code == 0
-        logs = house.broker.open_logs
+        logs = house.broker.logs.open_logs
         for _ in range(4):
             await house.kafka_services.partitions.let_go()
         logs._figures.clear()  # as after a start

@@ -274,7 +274,7 @@ async def test_loggers_are_told_and_changed(kafka: Client, magnetar_logger: logg
 async def test_all_brokers_of_a_cluster_have_configurations(
     kafka: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka.broker.ownership, "brokers", lambda: [BrokerInfo(0), BrokerInfo(7)])
+    monkeypatch.setattr(kafka.broker.cluster.ownership, "brokers", lambda: [BrokerInfo(0), BrokerInfo(7)])
     told = await kafka.ask(ListConfigResourcesRequest(resource_types=[BROKER, LOGGER]))
     found = [(each.resource_type, each.resource_name) for each in told.config_resources]
     assert found == [(BROKER, "0"), (BROKER, "7"), (LOGGER, "0"), (LOGGER, "7")]

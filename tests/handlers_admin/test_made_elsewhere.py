@@ -29,8 +29,8 @@ async def one_of_two() -> AsyncIterator[Both]:
         for each in broker.broker.metadata._following:
             assert each.task is not None
             each.task.cancel()
-        (me,) = broker.broker.ownership.brokers()
-        broker.broker.ownership.brokers = lambda: [me, me]  # type: ignore[method-assign]
+        (me,) = broker.broker.cluster.ownership.brokers()
+        broker.broker.cluster.ownership.brokers = lambda: [me, me]  # type: ignore[method-assign]
         yield broker
 
 

@@ -161,8 +161,8 @@ async def test_no_answer_blames_the_broker(caplog: pytest.LogCaptureFixture) -> 
                 statuses[status] = statuses.get(status, 0) + 1
             told = [record for record in caplog.records if record.levelno >= logging.ERROR]
             assert not told, (number, sent, told[0].getMessage(), told[0].exc_text)
-        assert house.broker.memory.held_bytes == 0
-        assert house.broker.connections.count == 0
+        assert house.broker.serving.memory.held_bytes == 0
+        assert house.broker.serving.connections.count == 0
         if admin._web is not None:
             admin._web.close()  # its timer would keep this house's broker
         await house.close()

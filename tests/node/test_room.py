@@ -27,7 +27,7 @@ def test_what_is_kept_is_a_part_of_a_small_file_system_and_little_of_a_large_one
 
 def test_what_is_written_between_two_looks_counts() -> None:
     room, told = Room(), []
-    room.on_refused = lambda: told.append(1)
+    room.on_refused.append(lambda: told.append(1))
     room.looked(space(20 * MIB), Reserve(10 * MIB, 0))
     room.take(10 * MIB)
     room.check()

@@ -104,7 +104,7 @@ class Cluster:
     async def move(self, times: int, dice: Random) -> None:
         for _ in range(times):
             service = dice.choice(list(self.services.values()))
-            ownership = service.broker.ownership
+            ownership = service.broker.cluster.ownership
             mine = [
                 bundle
                 for name in service.broker.namespaces.names()
@@ -118,7 +118,7 @@ class Cluster:
     async def until_shared(self) -> None:
         """Wait until each broker has something of every namespace, and nothing that it would hand over later."""
         while True:
-            ownership = next(iter(self.services.values())).broker.ownership
+            ownership = next(iter(self.services.values())).broker.cluster.ownership
             assert isinstance(ownership, cluster_ownership.ClusterOwnership)
             meant = [
                 {each: ownership._meant_for(each) for each in ownership.bundles(name)}

@@ -90,8 +90,8 @@ async def nobody_is_left(broker: Inside) -> None:
         for subscription in topic.subscriptions.values():
             assert not subscription.consumers
             assert subscription.is_durable or subscription.abandoned_ms is not None
-    assert broker.broker.memory.held_bytes == 0
-    assert broker.broker.connections.count == 0
+    assert broker.broker.serving.memory.held_bytes == 0
+    assert broker.broker.serving.connections.count == 0
     fresh = broker.client()
     for number, topic in enumerate((A, B)):
         fresh.send(producer(topic, ProducerAccessMode.Exclusive, number, 90))

@@ -61,7 +61,7 @@ async def test_damaged_conversations_leave_nothing_behind(caplog: pytest.LogCapt
             print(f"{COUNT} conversations: {resident >> 20} MB, at the end {resident_bytes() >> 20} MB")
             assert resident_bytes() - resident < MAX_GROWTH_BYTES
         assert not [each for each in caplog.records if each.exc_info], f"seed {seed}"
-        assert broker.broker.memory.held_bytes == 0, f"seed {seed}"
-        assert broker.broker.connections.count == broker.services.watches.count == 0, f"seed {seed}"
+        assert broker.broker.serving.memory.held_bytes == 0, f"seed {seed}"
+        assert broker.broker.serving.connections.count == broker.services.watches.count == 0, f"seed {seed}"
         good = broker.client()
         assert (await good.ask(raw.producer(T))).type == BaseCommand.PRODUCER_SUCCESS, f"seed {seed}"

@@ -53,10 +53,10 @@ class Both:
     """One topic of five entries, and what is on both sides of it."""
 
     def __init__(self, house: House, topics: PulsarTopics, topic: PulsarTopic) -> None:
-        self.progress = house.services.broker.progress
+        self.progress = house.services.broker.coordination.progress
         self.progress._linked = frozenset([GROUP])
         self.cursors = GroupCursors(house.services.broker, topics)
-        house.services.broker.between._is_alone = lambda: False
+        house.services.broker.cluster.between._is_alone = lambda: False
         self.groups = self.progress.groups = Groups()
         self.topic = topic
         self.read = Read(GROUP, topic.topic.kafka_name, 0)
@@ -209,9 +209,9 @@ class Others:
         self.asked: list[tuple[int, str, bytes]] = []
         self.error: Exception | None = None
         broker = both.cursors._broker
-        known = [*broker.ownership.brokers(), BrokerInfo(7)]
-        monkeypatch.setattr(broker.ownership, "brokers", lambda: known)
-        monkeypatch.setattr(broker.between, "way", self._ask)
+        known = [*broker.cluster.ownership.brokers(), BrokerInfo(7)]
+        monkeypatch.setattr(broker.cluster.ownership, "brokers", lambda: known)
+        monkeypatch.setattr(broker.cluster.between, "way", self._ask)
 
     async def _ask(self, node_id: int, about: str, asked: bytes) -> bytes:
         self.asked.append((node_id, about, asked))
@@ -237,7 +237,7 @@ async def test_a_member_that_joins_is_told_of_to_all_brokers(
 async def test_consumers_stop_for_a_member_of_another_brokers_group(both: Both) -> None:
     await both.acknowledge(3)
     both.groups.active = True
-    await both.cursors._broker.between.answered("groups.joining", b'"g"')
+    await both.cursors._broker.cluster.between.answered("groups.joining", b'"g"')
     await asyncio.gather(*both.cursors._urgent)
     assert both.topic.subscriptions[GROUP].paused
     assert both.groups.offsets == {both.read: 3}
@@ -269,7 +269,7 @@ async def test_a_member_that_joins_while_others_are_seen_to_keeps_its_consumers_
 
 async def test_consumers_of_a_name_that_is_not_linked_do_not_stop(both: Both) -> None:
     await both.topic.subscription(Wanted("apart", SubType.Exclusive))
-    await both.cursors._broker.between.answered("groups.joining", b'"apart"')
+    await both.cursors._broker.cluster.between.answered("groups.joining", b'"apart"')
     assert not both.cursors._urgent
     assert not both.topic.subscriptions["apart"].paused
 
@@ -299,7 +299,7 @@ async def test_what_is_committed_for_another_brokers_partition_is_told_there_unt
 async def test_cursors_follow_what_another_brokers_groups_commit(both: Both) -> None:
     rows = [["g", both.read.topic, 0, 4], ["gone", both.read.topic, 0, None]]
     both.groups.active = True
-    await both.cursors._broker.between.answered("groups.committed", json.dumps(rows).encode())
+    await both.cursors._broker.cluster.between.answered("groups.committed", json.dumps(rows).encode())
     await both.rounds(1)
     subscription = both.topic.subscriptions[GROUP]
     assert await both.cursors.offset_of(both.topic, subscription) == 4
@@ -320,7 +320,7 @@ async def test_cursors_follow_what_another_brokers_groups_commit(both: Both) -> 
     ],
 )
 async def test_what_cannot_be_read_ends_the_connection(both: Both, asked: bytes) -> None:
-    between = both.cursors._broker.between
+    between = both.cursors._broker.cluster.between
     for about in ("groups.committed", "groups.joining", "groups.look", "groups.move", "groups.forget"):
         with pytest.raises(ConnectionAbortedError):
             await between.answered(about, asked)

@@ -47,6 +47,7 @@ class Broker:
         self.topic: Any = SimpleNamespace(name="t", kafka_name="t", partitions=len(partitions))
         self.between = BetweenBrokers(lambda: False)
         self.ownership = SimpleNamespace(node_id=number, owner=lambda _, index: Owned(owners[index], 1))
+        self.cluster = SimpleNamespace(between=self.between, ownership=self.ownership)
         self.events = SimpleNamespace(topic_grown=[])
         self.before_opening: Callable[[int], None] = lambda index: None
         topics = SimpleNamespace(open=self._open, is_groups=lambda topic, name: name == "groups")

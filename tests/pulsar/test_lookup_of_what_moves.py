@@ -17,7 +17,7 @@ T = "persistent://public/default/t"
 
 def moves_to(broker: Inside, monkeypatch: pytest.MonkeyPatch, owner: Owned | None) -> None:
     """Have nobody own anything; while one waits for that to change it becomes ``owner``'s."""
-    ownership: Any = broker.broker.ownership
+    ownership: Any = broker.broker.cluster.ownership
     others = [BrokerInfo(2, None, {"PULSAR": Endpoint("other", 6651)})]
     monkeypatch.setattr(ownership, "owner", lambda _topic, _partition: None)
     monkeypatch.setattr(ownership, "brokers", lambda: others)

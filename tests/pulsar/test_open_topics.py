@@ -36,7 +36,9 @@ class Street:
         self.house = house
         self.now_ms = 1000
         self.topics = PulsarTopics(house.services.broker, lambda: self.now_ms)
-        house.services.broker.backlogs = Backlogs(lambda: house.services.broker.settings, lambda: self.now_ms)
+        house.services.broker.logs.backlogs = Backlogs(
+            lambda: house.services.broker.settings, lambda: self.now_ms
+        )
         self.all: list[PulsarTopic] = []
         self.looks: Counter[tuple[str, str]] = Counter()
         for name in ("settle", "expire"):
@@ -60,7 +62,7 @@ class Street:
         self.looks.clear()
         for _ in range(count):
             await self.topics._sweep()
-            await self.house.services.broker.backlogs.look()
+            await self.house.services.broker.logs.backlogs.look()
         return self.looks
 
     async def write(self, topic: PulsarTopic) -> None:

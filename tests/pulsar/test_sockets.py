@@ -63,7 +63,7 @@ async def test_of_who_asks_and_does_not_listen_no_more_is_taken_up(what: str) ->
         if what != "pings":  # of those all the answers together are not much
             assert not client.transport.reading
             assert client.transport.coming or client.socket._frames.waiting
-        assert broker.broker.memory.held_bytes >= client.transport.unsent > 0
+        assert broker.broker.serving.memory.held_bytes >= client.transport.unsent > 0
         client.transport.take()
         for _ in range(20_000):
             await asyncio.sleep(0)
@@ -80,7 +80,7 @@ async def test_of_who_asks_and_does_not_listen_no_more_is_taken_up(what: str) ->
         assert len(answers) == (100_000 if what == "pings" else 400)
         client.leave()
         await settled()
-        assert broker.broker.memory.held_bytes == 0
+        assert broker.broker.serving.memory.held_bytes == 0
 
 
 async def test_so_many_commands_of_one_client_are_under_way_and_no_more() -> None:
@@ -125,7 +125,7 @@ async def test_strangers_say_little_and_are_let_go() -> None:
 
 async def test_all_that_strangers_half_say_together_is_bounded() -> None:
     async with inside() as broker:
-        memory = broker.broker.memory
+        memory = broker.broker.serving.memory
         clients = [broker.client(connect=False) for _ in range(1000)]
         for each in clients:
             each.feed((32_000).to_bytes(4, "big") + bytes(31_000))
@@ -162,7 +162,7 @@ async def test_connections_are_counted_together_and_by_address() -> None:
         here[0].leave()
         await settled()
         assert broker.client(connect=False, host="10.0.0.4").is_open
-        assert broker.broker.connections.count == 4
+        assert broker.broker.serving.connections.count == 4
 
 
 async def test_while_it_is_found_out_who_somebody_is_nothing_else_is_heard() -> None:
@@ -212,7 +212,7 @@ async def test_frames_are_read_as_far_as_there_is_memory() -> None:
         client = broker.client()
         assert (await client.ask(raw.producer("persistent://public/default/t"))).type == PRODUCED
         message = raw.frame(raw.send(), raw.entry(b"x" * 2_000_000))  # less than 1 MB may come all the same
-        greedy = broker.broker.memory.account(lambda: None, known=True)
+        greedy = broker.broker.serving.memory.account(lambda: None, known=True)
         greedy.charge(2 << 20)
         greedy.may_take_more()  # it is what is being finished
         client.feed(message[:300_000])

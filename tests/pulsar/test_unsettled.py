@@ -24,7 +24,7 @@ async def test_large_messages_that_wait_to_be_stored_are_bounded(monkeypatch: py
         client = broker.client()
         made = await client.ask(raw.producer("persistent://public/default/t"))
         assert made.type == BaseCommand.PRODUCER_SUCCESS
-        (log,) = broker.broker.open_logs.all()
+        (log,) = broker.broker.logs.open_logs.all()
         kind = type(log.log)
         append = kind.append
 

@@ -51,7 +51,9 @@ class Broker:
         self.believes = owners
         self.between = BetweenBrokers(lambda: False)
         self.between.way = self._ask
-        self.broker = SimpleNamespace(ownership=ownership, between=self.between, background=self.background)
+        self.broker = SimpleNamespace(
+            cluster=SimpleNamespace(ownership=ownership, between=self.between), background=self.background
+        )
         self.topics = SimpleNamespace(any=self._open)
         self.doing: Callable[[PulsarName], Any] = self._nothing
         self.others = others

@@ -72,7 +72,9 @@ async def test_stats_of_many_partitions_are_found_in_turns(
 def asked_of_one_broker(get: Callable[..., Awaitable[str]]) -> SimpleNamespace:
     """A request about a topic, all of whose partitions the broker has, and opens by ``get``."""
     topics = SimpleNamespace(get=get, any=get, non_persistent=SimpleNamespace(get=get))
-    services = SimpleNamespace(topics=topics, broker=SimpleNamespace(ownership=SoleOwner(0)))
+    services = SimpleNamespace(
+        topics=topics, broker=SimpleNamespace(cluster=SimpleNamespace(ownership=SoleOwner(0)))
+    )
     return SimpleNamespace(
         topic=SimpleNamespace(partition=None),
         services=services,

@@ -58,7 +58,7 @@ async def test_one_that_begins_when_its_connection_has_ended_is_not_kept(tmp_pat
         assert len(shares.sessions) == 1
         stays.conversation.close()
         assert len(shares.sessions) == 0
-        assert service.broker.memory.held_bytes == 0
+        assert service.broker.serving.memory.held_bytes == 0
 
 
 async def test_a_partition_that_is_named_twice_is_counted_once(tmp_path: Path) -> None:
@@ -68,9 +68,9 @@ async def test_a_partition_that_is_named_twice_is_counted_once(tmp_path: Path) -
         peer.say(asking(1, (0, 1, 0, 0, 1)))
         while not peer.answers:  # noqa: ASYNC110 - an answer tells nobody
             await asyncio.sleep(0.01)
-        assert service.broker.memory.held_bytes == 2 * ROW_BYTES
+        assert service.broker.serving.memory.held_bytes == 2 * ROW_BYTES
         peer.conversation.close()
-        assert (len(shares.sessions), service.broker.memory.held_bytes) == (0, 0)
+        assert (len(shares.sessions), service.broker.serving.memory.held_bytes) == (0, 0)
 
 
 FETCHES = {

@@ -185,7 +185,9 @@ class House:
         self.outcomes = outcomes
         name = SimpleNamespace(name="t", internal=False)
         ownership = SimpleNamespace(node_id=1, owner=lambda name, partition: Owned(node_id, 7))
-        broker = SimpleNamespace(background=Background(), ownership=ownership, topic=lambda topic: name)
+        broker = SimpleNamespace(
+            background=Background(), cluster=SimpleNamespace(ownership=ownership), topic=lambda topic: name
+        )
         self.markers = Markers(cast(Any, broker), cast(Any, self), cast(Any, None), cast(Any, self))
 
     # As the partitions of this broker.

@@ -24,7 +24,7 @@ class Asked:
         self.done: list[Any] = []
         self.broker = SimpleNamespace(
             background=Background(),
-            between=BetweenBrokers(lambda: brokers == 1),
+            cluster=SimpleNamespace(between=BetweenBrokers(lambda: brokers == 1)),
         )
         TransactionExchange(self.broker).answer(Matter.BEGIN, _begun, self.begin)  # type: ignore[arg-type]
 
@@ -32,7 +32,7 @@ class Asked:
         self.done.append(asked)
 
     async def ask(self, asked: bytes) -> Any:
-        return json.loads(await self.broker.between.answered(Matter.BEGIN, asked))
+        return json.loads(await self.broker.cluster.between.answered(Matter.BEGIN, asked))
 
 
 async def test_what_is_asked_is_done_each_by_itself() -> None:
@@ -91,9 +91,9 @@ async def test_a_broker_that_has_no_part_in_it_says_so_and_keeps_the_connection(
     asking, asked = Asked(), Asked()
 
     async def way(node_id: int, about: str, what: bytes) -> bytes:
-        return bytes(await asked.broker.between.answered(about, what))
+        return bytes(await asked.broker.cluster.between.answered(about, what))
 
-    asking.broker.between.way = way
+    asking.broker.cluster.between.way = way
     exchange = TransactionExchange(asking.broker)  # type: ignore[arg-type]
     with pytest.raises(NotAnswered, match="broker 7 has nothing that answers"):
         await exchange.ask(7, Matter.RESTORE, ["t", 0])

@@ -71,7 +71,7 @@ class Crowd:
         topic = SimpleNamespace(name="t", internal=False)
         broker = SimpleNamespace(
             background=None,
-            ownership=SimpleNamespace(node_id=1, owner=owner),
+            cluster=SimpleNamespace(ownership=SimpleNamespace(node_id=1, owner=owner)),
             topic=lambda name: topic,
         )
         self.markers = Markers(cast(Any, broker), cast(Any, None), cast(Any, None), cast(Any, None))

@@ -48,13 +48,13 @@ def begin(broker: Broker, topic: Topic, logs: Sequence[ManagedLedger]) -> None:
     """Begin to compact; raise `Declined` for the coordinators' own topics, and where one runs already."""
     if topic.internal:
         raise Declined(f"{topic.kafka_name} is the broker's own", "It keeps its own topics small by itself.")
-    if any(broker.compactions.is_running(log) for log in logs):
+    if any(broker.logs.compactions.is_running(log) for log in logs):
         raise Declined(
             f"a compaction of {topic.kafka_name} runs already",
             f"'magnetar topic compact {topic.kafka_name} --status' tells how it goes.",
         )
     for log in logs:
-        broker.compactions.begin(topic, log)
+        broker.logs.compactions.begin(topic, log)
 
 
 def status(

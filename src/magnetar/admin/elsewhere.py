@@ -55,7 +55,7 @@ def _shares(given: dict[str, Any], broker: Broker) -> dict[int, list[int]]:
     wanted = [given["partition"]] if "partition" in given else given["partitions"] or range(topic.partitions)
     found: dict[int, list[int]] = {}
     for index in wanted:
-        owned = broker.ownership.owner(topic.name, index)
+        owned = broker.cluster.ownership.owner(topic.name, index)
         if owned is not None:
             found.setdefault(owned.node_id, []).append(index)
     return found

@@ -33,7 +33,7 @@ async def health_of(broker: Broker) -> Health:
     for status, reasons in (
         (Status.FAILED, await broker.troubles()),
         (Status.STARTING, broker.waits_for()),
-        (Status.DEGRADED, broker.conditions.texts()),
+        (Status.DEGRADED, broker.health.conditions.texts()),
     ):
         if reasons:
             return Health(status, tuple(reasons))

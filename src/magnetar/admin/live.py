@@ -239,7 +239,7 @@ class LiveBroker:
 
     async def _facts_elsewhere(self, error: NotOwned, topic: str, index: int) -> PartitionFacts:
         """Return what the worker knows that has a partition."""
-        peers, owner = self._broker.peers, error.owner
+        peers, owner = self._broker.cluster.peers, error.owner
         if peers is None or owner is None:
             told = "no broker, for the moment," if owner is None else f"broker {owner.node_id}"
             return PartitionFacts(topic, index, self._clock(), index + 1, elsewhere=told)

@@ -31,15 +31,15 @@ class AdminServer:
 
     async def start(self) -> None:
         """Begin to listen; what a crash left behind makes way (the caller holds the directory's lock)."""
-        if self._broker.questions is None:
+        if self._broker.cluster.questions is None:
             self._path.unlink(missing_ok=True)
             bound = bind(self._path)
         else:
-            bound = socket.socket(fileno=os.dup(self._broker.questions))
+            bound = socket.socket(fileno=os.dup(self._broker.cluster.questions))
         self._server = await asyncio.start_unix_server(self._serve, sock=bound, limit=MAX_BYTES)
-        if self._broker.peers is not None:
-            self._broker.peers.answers["operator"] = self._answer_other
-            self._broker.peers.answers["partition-facts"] = self._partition_facts
+        if self._broker.cluster.peers is not None:
+            self._broker.cluster.peers.answers["operator"] = self._answer_other
+            self._broker.cluster.peers.answers["partition-facts"] = self._partition_facts
 
     async def _answer_other(self, line: bytes) -> bytes:
         """Answer what an operator asked another worker."""
@@ -59,7 +59,7 @@ class AdminServer:
     async def close(self) -> None:
         """Stop listening, and take the socket away."""
         self._server.close()
-        if self._broker.questions is None:
+        if self._broker.cluster.questions is None:
             self._path.unlink(missing_ok=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -69,7 +69,7 @@ class AdminServer:
         from magnetar.admin.questions import answer, note_order
 
         broker = LiveBroker(self._broker)
-        peers = self._broker.peers
+        peers = self._broker.cluster.peers
         try:
             while line := await _line(reader):
                 if peers is None:

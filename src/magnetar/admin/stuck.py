@@ -90,7 +90,7 @@ class StuckGroups:
             topic = self._broker.get(name)
             for index, commit in committed.items():
                 latest_ms = max(latest_ms, commit.commit_timestamp)
-                figures = None if topic is None else self._broker.open_logs.figures(topic, index)
+                figures = None if topic is None else self._broker.logs.open_logs.figures(topic, index)
                 bounds = None if figures is None else figures.bounds
                 if bounds is not None:
                     lag += abs(bounds.high_watermark - commit.offset)

@@ -27,7 +27,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from itertools import islice, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from magnetar import __version__
@@ -99,6 +99,17 @@ class _Kept:
 
     def known(self) -> Iterable[str]:
         return tuple(self._paths)
+
+
+class ClusterTopics(NamedTuple):
+    """The topics that brokers divide among themselves."""
+
+    namespaces: Callable[[], Iterable[str]] = lambda: ()
+    few: Callable[[int], tuple[int, Sequence[Topic]]] = lambda most: (0, [])
+    """All topics, unless there are more than so many, and a number that changes with them."""
+
+
+NO_TOPICS = ClusterTopics()
 
 
 class ClusterOwnership(Ownership):
@@ -173,10 +184,7 @@ class ClusterOwnership(Ownership):
         self._leaving: set[int] = set()
         """Others that do so."""
         self._tasks: set[asyncio.Task[Any]] = set()
-        self.namespaces: Callable[[], Iterable[str]] = lambda: ()
-        """Which there are; set before `begin`."""
-        self.few_topics: Callable[[int], tuple[int, Sequence[Topic]]] = lambda most: (0, [])
-        """All topics, unless there are more than so many, and a number that changes with them; set before `begin`."""
+        self._topics = NO_TOPICS
         self._plans: dict[str, tuple[tuple[int, int, int], dict[Bundle, int]]] = {}
         """By namespace, who is to have what, and by what it was thought out."""
         self._seen = Counter[str]()
@@ -202,8 +210,13 @@ class ClusterOwnership(Ownership):
         await self._cache.follow(_Kept(UNLOADS, 3, self._unload_wanted))
         await self._cache.follow(_Kept(QUESTIONS, 1, self._id_questioned))
 
-    async def begin(self) -> None:
-        """Let others know of this broker, and take what is meant for it, from now on."""
+    async def begin(
+        self,
+        namespaces: Callable[[], Iterable[str]] = NO_TOPICS.namespaces,
+        few_topics: Callable[[int], tuple[int, Sequence[Topic]]] = NO_TOPICS.few,
+    ) -> None:
+        """Let others know of this broker, and take what is meant for it, from now on; see `ClusterTopics`."""
+        self._topics = ClusterTopics(namespaces, few_topics)
         self._serves = True
         await self._register()
         self._soon(self._keep_looking())
@@ -480,7 +493,7 @@ class ClusterOwnership(Ownership):
     def _meant_for(self, bundle: Bundle) -> int:
         """Return the broker that is to have a bundle."""
         namespace = bundle.namespace
-        version, topics = self.few_topics(FEW_TOPICS_IN_ALL)
+        version, topics = self._topics.few(FEW_TOPICS_IN_ALL)
         seen = self._brokers_seen, self._seen[namespace], version
         known = self._plans.get(namespace)
         if known is None or known[0] != seen:
@@ -805,7 +818,7 @@ class ClusterOwnership(Ownership):
                 await self._forget_all_that_is_not_had()
                 due = [
                     bundle
-                    for namespace in list(self.namespaces())
+                    for namespace in list(self._topics.namespaces())
                     for bundle in self.bundles(namespace)
                     if self.owner_of(bundle) is None and self._meant_for(bundle) == self.node_id
                 ]
@@ -828,7 +841,7 @@ class ClusterOwnership(Ownership):
 
         A placement may be known before the bundle is, so one is deleted only when it was without a bundle for a while.
         """
-        now, namespaces = time.monotonic(), set(self.namespaces())
+        now, namespaces = time.monotonic(), set(self._topics.namespaces())
         gone = {
             name
             for name in self._placements

@@ -232,7 +232,7 @@ class Console:
 
     def _elsewhere(self, request: Request, error: NotOwned) -> Response:
         """Send a browser to the broker that has what it asks about; 503 while no broker has it."""
-        ownership, owner = self._services.broker.ownership, error.owner
+        ownership, owner = self._services.broker.cluster.ownership, error.owner
         found = None if owner is None else address_of(ownership, owner.node_id, self._address())
         root = "" if found is None else found.http or found.https
         if not root:
@@ -244,7 +244,7 @@ class Console:
         return {
             "menu": [each for each in PAGES if each.in_menu],
             "version": __version__,
-            "cluster": self._services.broker.ownership.cluster,
+            "cluster": self._services.broker.cluster.ownership.cluster,
             "knows_clients": self._services.broker.security.authentication.enabled,
             "role": "",
             "page": None,

@@ -246,7 +246,7 @@ async def subscription_facts(ask: AdminRequest) -> Facts:
 
 def _is_of_group(ask: AdminRequest, topic: TopicName, name: str) -> bool:
     """Return True if a client's right to the subscription is also one to the Kafka group of its name."""
-    return ask.services.broker.progress.is_linked(name) and may(
+    return ask.services.broker.coordination.progress.is_linked(name) and may(
         access_of(ask), Right.consume, Subscribed(topic, name)
     )
 

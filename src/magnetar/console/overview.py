@@ -34,7 +34,7 @@ async def facts(ask: AdminRequest) -> Facts:
     busiest = heapq.nlargest(_MOST, busy, key=lambda each: each[0])
     readers = [each async for each in standings(ask)]
     health = await health_of(broker)
-    ownership = broker.ownership
+    ownership = broker.cluster.ownership
     return {
         "health": {"status": health.status.value, "reasons": list(health.reasons)},
         "node": ownership.node_id,

@@ -85,7 +85,7 @@ def whole(ask: AdminRequest, name: str, default: int, least: int, most: int) -> 
 
 def kafka_tool(ask: AdminRequest, tool: str, *words: str) -> Command:
     """Return the line of a tool that comes with Kafka."""
-    ownership = ask.services.broker.ownership
+    ownership = ask.services.broker.cluster.ownership
     own = next((each.endpoints for each in ownership.brokers() if each.node_id == ownership.node_id), {})
     beside = ("PULSAR", "PULSAR_SSL", "HTTP", "HTTPS")
     address = next((str(place) for name, place in own.items() if name not in beside), "localhost:9092")

@@ -91,7 +91,7 @@ async def facts(ask: AdminRequest) -> Facts | Response:
     first: dict[int, int] = {}
     for index in asked.partitions:
         try:
-            opened = await ask.services.broker.open_logs.open(topic, index)
+            opened = await ask.services.broker.logs.open_logs.open(topic, index)
         except NotOwned as error:
             if len(asked.partitions) == 1:
                 raise
@@ -202,7 +202,7 @@ def _goes_on(
 
 def _is_end(asked: _Asked, ask: AdminRequest, index: int, place: int) -> bool:
     """Return True if no more records are known behind a place."""
-    opened = ask.services.broker.open_logs.get(asked.topic, index)
+    opened = ask.services.broker.logs.open_logs.get(asked.topic, index)
     if opened is None:
         return False
     return place >= opened.log.high_watermark if asked.newer else place <= opened.log.log_start_offset
@@ -321,7 +321,7 @@ async def record_facts(ask: AdminRequest) -> Facts:
     topic = topic_of(ask, Right.consume)
     index = whole(ask, "partition", 0, 0, topic.partitions - 1)
     offset = whole(ask, "offset", 0, 0, (1 << 63) - 1)
-    opened = await ask.services.broker.open_logs.open(topic, index)
+    opened = await ask.services.broker.logs.open_logs.open(topic, index)
     explained = await LiveBroker(ask.services.broker).explain(topic.kafka_name, index, offset)
     effort = Effort(_READ_BYTES, _MOST_S)
     found = await reading.newer(opened.log, index, offset, 1, SoughtRecords(), effort)

@@ -89,7 +89,7 @@ async def _groups(ask: AdminRequest, only: Topic | None) -> AsyncIterator[Reader
             lag: int | None = 0
             behind = []
             async for index, commit in sliced(committed.items()):
-                figures = broker.open_logs.figures(topic, index)
+                figures = broker.logs.open_logs.figures(topic, index)
                 bounds = None if figures is None else figures.bounds
                 if bounds is None:
                     lag = None
@@ -150,7 +150,7 @@ async def age_s(ask: AdminRequest, standing: ReaderStanding) -> float | None:
     """
     oldest: int | None = None
     for index, offset in standing.behind[:_MOST_BEHIND]:
-        found = ask.services.broker.open_logs.get(standing.topic, index)
+        found = ask.services.broker.logs.open_logs.get(standing.topic, index)
         if found is None:
             continue
         with suppress(LedgerError, BrokerError, RecordsError):

@@ -83,18 +83,18 @@ async def _partition(ask: AdminRequest, topic: Topic, index: int) -> dict[str, A
     row: dict[str, Any] = {"partition": index, "problem": ""}
     row |= dict.fromkeys(("leader", "first", "next", "end", "records", "size", "ledgers"))
     try:
-        found = await broker.open_logs.open(topic, index)
+        found = await broker.logs.open_logs.open(topic, index)
     except NotOwned as error:
         row["leader"] = None if error.owner is None else error.owner.node_id
         return row
     except TopicNotFound:
         raise
     except (LedgerError, BrokerError) as error:
-        return row | {"leader": broker.ownership.node_id, "problem": str(error)}
+        return row | {"leader": broker.cluster.ownership.node_id, "problem": str(error)}
     log = found.log
     ledgers = log.ledgers()
     return row | {
-        "leader": broker.ownership.node_id,
+        "leader": broker.cluster.ownership.node_id,
         "first": log.log_start_offset,
         "next": log.high_watermark,
         "end": log.log_end_offset,
@@ -125,7 +125,7 @@ async def _readers(ask: AdminRequest, topic: Topic) -> list[dict[str, Any]]:
 def _kafka_producers(ask: AdminRequest, topic: Topic) -> list[dict[str, Any]]:
     """Return idempotent and transactional producers that open partitions remember; others leave no trace."""
     rows: list[dict[str, Any]] = []
-    for each in ask.services.broker.open_logs.of(topic):
+    for each in ask.services.broker.logs.open_logs.of(topic):
         if each.producers is None:
             continue
         opened = each.producers.transactions.open()
@@ -182,7 +182,7 @@ async def ledgers_facts(ask: AdminRequest) -> Facts:
     """Return the ledgers of a partition, the newest first. Query: ``topic``, ``partition``."""
     topic = topic_of(ask, Right.see)
     index = whole(ask, "partition", 0, 0, topic.partitions - 1)
-    found = await ask.services.broker.open_logs.open(topic, index)
+    found = await ask.services.broker.logs.open_logs.open(topic, index)
     ledgers = found.log.ledgers()
     return _name(topic) | {
         "partition": index,

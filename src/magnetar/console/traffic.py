@@ -86,7 +86,7 @@ class Traffic:
         self._before, self._last = self._last, await self._look()
 
     async def _look(self) -> _Look:
-        open_logs, topics = self._services.broker.open_logs, self._services.topics
+        open_logs, topics = self._services.broker.logs.open_logs, self._services.topics
         found: dict[Key, Flow] = {}
         async for each in sliced(open_logs.all()):
             figures = each.figures
@@ -122,7 +122,7 @@ async def sums_of(services: PulsarServices, topic: Topic) -> tuple[Flow, int | N
     The size is that of partitions that were open since the broker began; None if none was. Of many partitions others
     have turns meanwhile.
     """
-    traffic, open_logs = traffic_of(services), services.broker.open_logs
+    traffic, open_logs = traffic_of(services), services.broker.logs.open_logs
     flow, size = _NONE, None
     for index in range(topic.partitions):
         if index and index % _AT_ONCE == 0:

@@ -105,7 +105,7 @@ def kminion_tables(
     for topic in broker.topics():
         low = high = size = 0
         for index in range(topic.partitions):
-            figures = broker.open_logs.figures(topic, index)
+            figures = broker.logs.open_logs.figures(topic, index)
             bounds = None if figures is None else figures.bounds
             if bounds is not None:
                 low, high = low + bounds.log_start_offset, high + bounds.high_watermark
@@ -120,7 +120,7 @@ def kminion_tables(
         yield None
     yield FigureTable(_KMINION_TOPICS, sums)
     yield FigureTable((_KMINION_INFO,), infos)
-    ownership = broker.ownership
+    ownership = broker.cluster.ownership
     here = {"broker_id": str(ownership.node_id)}
     yield FigureTable((_KMINION_SIZE,), [(labelled(**here), all_bytes)])
     cluster = {"cluster_id": ownership.cluster, "broker_count": str(len(list(ownership.brokers())))}
@@ -146,7 +146,7 @@ def _partitions(
         seen = may(access, Right.see, topic.name)
         name = escaped(topic.kafka_name)
         for index in range(topic.partitions):
-            yield name, index, broker.open_logs.figures(topic, index) if seen else None
+            yield name, index, broker.logs.open_logs.figures(topic, index) if seen else None
 
 
 def _summary(name: str, text: str) -> tuple[Family, Family, Family]:

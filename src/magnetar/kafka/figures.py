@@ -224,7 +224,7 @@ class KafkaFigures:
         """Find out how old the oldest records are that groups have not committed."""
         most = self._broker.settings.metrics.metrics_max_lines_per_figure
         wanted: dict[Hashable, Read] = {}
-        logs = self._broker.open_logs
+        logs = self._broker.logs.open_logs
         async for _, group in sliced(self._groups()):
             for kafka_name, committed in list(group.offsets.items()):
                 topic = self._broker.get(kafka_name)
@@ -243,7 +243,7 @@ class KafkaFigures:
 
     def _of_topics(self, access: Access | None) -> Iterator[FigureTable | None]:
         broker = self._broker
-        settings, logs = broker.settings.metrics, broker.open_logs
+        settings, logs = broker.settings.metrics, broker.logs.open_logs
         in_full, most = (
             settings.expose_topic_level_metrics_in_prometheus,
             settings.metrics_max_lines_per_figure,
@@ -289,7 +289,7 @@ class KafkaFigures:
 
     def _look_at(self, unseen: list[tuple[Topic, int]]) -> None:
         """Have the next scrape tell of logs that nobody has asked for since the process began."""
-        ownership = self._broker.ownership
+        ownership = self._broker.cluster.ownership
         mine = [
             (topic, index)
             for topic, index in unseen
@@ -299,7 +299,7 @@ class KafkaFigures:
             return
         self._looked_at.update((topic.topic_id, index) for topic, index in mine)  # once: it may be damaged
         self._looking = self._broker.background.once(
-            "looking at logs that nobody uses", self._broker.open_logs.look_at(mine)
+            "looking at logs that nobody uses", self._broker.logs.open_logs.look_at(mine)
         )
 
     def _row(self, labels: str, bounds: Bounds) -> tuple[Any, ...]:
@@ -311,7 +311,7 @@ class KafkaFigures:
             bounds.ledgers,
             bounds.high_watermark,
             bounds.log_start_offset,
-            self._broker.ownership.node_id,
+            self._broker.cluster.ownership.node_id,
             *(1, 1, 1, 0),
             *(1, 1, 0, 1),  # as a Kafka says of a partition with one replica
         )
@@ -350,7 +350,7 @@ class KafkaFigures:
                 labels = f'consumergroup="{name}",topic="{escaped(topic.kafka_name)}"'
                 offset_sum, lag_sum, all_known = 0, 0, True
                 for index, commit in list(committed.items()):
-                    figures = self._broker.open_logs.figures(topic, index)
+                    figures = self._broker.logs.open_logs.figures(topic, index)
                     bounds = None if figures is None else figures.bounds
                     lag = None if bounds is None else max(bounds.high_watermark - commit.offset, 0)
                     offset_sum += commit.offset
@@ -418,7 +418,7 @@ class KafkaFigures:
     def _of_transactions(self, access: Access | None) -> Iterator[FigureTable | None]:
         """Yield how many there are in each state, and how long the oldest is open, by the protocol of their clients."""
         made = self._services.transactions.made
-        cluster = self._broker.ownership.cluster
+        cluster = self._broker.cluster.ownership.cluster
         if made is None:  # most brokers have no transactions
             yield FigureTable((_TRANSACTIONS,), [])
             ages: list[tuple[Any, ...]] = [(labelled(protocol=name), 0) for name in ("kafka", "pulsar")]
@@ -498,7 +498,7 @@ class KafkaFigures:
 
     def _of_broker(self) -> Iterator[FigureTable | None]:
         broker = self._broker
-        ownership = broker.ownership
+        ownership = broker.cluster.ownership
         brokers = list(ownership.brokers())
         topics = broker.topics()
         partitions = sum(topic.partitions for topic in topics)

@@ -69,7 +69,11 @@ class GroupProgress:
     def _elsewhere(self, group: str) -> int | None:
         """Return the broker that coordinates a group; None if it is this one, or nobody: then it is refused here."""
         owner = self._groups.owner_of(group)
-        return None if owner is None or owner.node_id == self._broker.ownership.node_id else owner.node_id
+        return (
+            None
+            if owner is None or owner.node_id == self._broker.cluster.ownership.node_id
+            else owner.node_id
+        )
 
     # -- of groups that are coordinated here
 
@@ -113,7 +117,7 @@ class GroupProgress:
             raise GroupIsActive(answer["error"])
 
     async def _ask(self, whom: tuple[int, str], rows: Sequence[_Row]) -> list[dict[str, Any]]:
-        answers: list[dict[str, Any]] = await self._broker.between.ask(*whom, list(rows))
+        answers: list[dict[str, Any]] = await self._broker.cluster.between.ask(*whom, list(rows))
         return answers
 
     def _answer(self, about: str, more: int, one: Callable[..., Awaitable[Any]]) -> None:
@@ -135,7 +139,7 @@ class GroupProgress:
         async def answers(rows: list[_Row]) -> list[dict[str, Any]]:
             return await asyncio.gather(*map(answered, rows))
 
-        self._broker.between.answer(about, read, answers)
+        self._broker.cluster.between.answer(about, read, answers)
 
 
 def _is_row(row: object, more: int) -> bool:

@@ -129,7 +129,7 @@ class KafkaProtocolHandler(ProtocolHandler):
             fetch_sessions=FetchSessions(
                 self._settings.of(KafkaSettings).max_incremental_fetch_session_cache_slots,
                 self._settings.connections.memory_requests_bytes // _SESSIONS_PART // ROW_BYTES,
-                broker.memory.account(lambda: None, known=True),
+                broker.serving.memory.account(lambda: None, known=True),
             ),
             producer_ids=rooms.producer_ids,
             wakeups=Wakeups(),
@@ -160,19 +160,19 @@ class KafkaProtocolHandler(ProtocolHandler):
             follow = partial(_follow, each.follow_ownership)
             broker.events.bundle_lost.append(follow)
             broker.events.bundle_acquired.append(follow)
-        broker.progress.groups = GroupProgress(broker, groups)
-        if broker.progress.links:
+        broker.coordination.progress.groups = GroupProgress(broker, groups)
+        if broker.coordination.progress.links:
             from magnetar.kafka.shares.links import ShareLinks  # most brokers have no linked names
 
-            broker.linked_queues.shares = ShareLinks(shares, partitions)
+            broker.coordination.linked_queues.shares = ShareLinks(shares, partitions)
 
         async def coordinator() -> Coordinator:
             return (await transactions.get()).of_pulsar()
 
-        broker.transactions.coordinator_of = coordinator
-        broker.between.way = rooms.others.question
-        groups.telling.on_committed.append(broker.progress.committed)
-        groups.on_joining.append(broker.progress.joining_group)
+        broker.coordination.transactions.coordinator_of = coordinator
+        broker.cluster.between.way = rooms.others.question
+        groups.telling.on_committed.append(broker.coordination.progress.committed)
+        groups.on_joining.append(broker.coordination.progress.joining_group)
         broker.offers.add(self.services)
         self._server = KafkaServer(self.services, self._settings, tenancy)
         broker.figures.sources.append(self._figures)

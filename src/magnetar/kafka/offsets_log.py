@@ -31,11 +31,11 @@ class LedgerOffsetsLog:
 
     def owner(self, partition: int) -> Owned | None:
         """Return the broker that has a partition, whether the topic has been made or not."""
-        return self._broker.ownership.owner(self._name, partition)
+        return self._broker.cluster.ownership.owner(self._name, partition)
 
     def is_mine(self, partition: int) -> bool:
         """Whether this broker has a partition."""
-        return self._broker.ownership.is_mine(self._name, partition)
+        return self._broker.cluster.ownership.is_mine(self._name, partition)
 
     async def written(self) -> Iterable[int]:
         """Return the partitions that have a ledger."""

@@ -103,7 +103,7 @@ class OtherBrokers:
                     "brokers ask each other over a listener for Kafka's clients: none is set"
                 )
             info = next(
-                (each for each in self._broker.ownership.brokers() if each.node_id == node_id),
+                (each for each in self._broker.cluster.ownership.brokers() if each.node_id == node_id),
                 None,
             )
             endpoint = None if info is None else info.endpoints.get(self._listener.name)
@@ -136,7 +136,7 @@ class OtherBrokers:
         )
         return ClientSettings(
             (),
-            client_id=f"broker-{broker.ownership.node_id}",
+            client_id=f"broker-{broker.cluster.ownership.node_id}",
             request_timeout_s=_TIMEOUT_S,
             security=security,
         )

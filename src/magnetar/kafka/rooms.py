@@ -82,13 +82,15 @@ class Rooms:
                 self.producer_ids.take,
                 self.markers,
                 self._broker.background,
-                pulsars=self._broker.transactions if topic == TRANSACTION_STATE else None,
+                pulsars=self._broker.coordination.transactions if topic == TRANSACTION_STATE else None,
             )
 
         def admit(transactions: TransactionCoordinator) -> Admission:
             from magnetar.kafka.transactions.admission import Admission
 
-            return Admission(transactions, self.markers, self.others, self._broker.ownership.node_id, home)
+            return Admission(
+                transactions, self.markers, self.others, self._broker.cluster.ownership.node_id, home
+            )
 
         return LazyTransactions(make, admit, lambda: self._broker.get(topic) is not None)
 

@@ -49,7 +49,7 @@ class KafkaServer:
         self.services = services
         self.tenancy = tenancy
         self.settings = settings
-        self.memory = services.broker.memory
+        self.memory = services.broker.serving.memory
         self.connections: set[KafkaSocket] = set()
         self.scratch = scratch_buffer()
         self.leaving = PacedTurns()
@@ -162,7 +162,7 @@ class KafkaSocket(asyncio.BufferedProtocol):
         self.last_heard = self._went_on_at = self._loop.time()
         server.connections.add(self)
         self._transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
-        if not services.broker.connections.came(host):
+        if not services.broker.serving.connections.came(host):
             self.conversation.refuse("too many connections")
         elif (wait_ms := services.quotas.connected(host)) > 0:
             self._wait_and_end(wait_ms)
@@ -185,7 +185,7 @@ class KafkaSocket(asyncio.BufferedProtocol):
         if self._frames.waiting:
             self._went_on_at = self.last_heard
         self.conversation.go_on()
-        self._server.services.broker.idle_poll.heard(nbytes)
+        self._server.services.broker.serving.idle_poll.heard(nbytes)
 
     def _resumed(self) -> None:
         """There is room again; what a client that is gone had sent whole may wait for it, too."""
@@ -270,7 +270,7 @@ class KafkaSocket(asyncio.BufferedProtocol):
         self._writing = Writing.LOST
         self.descriptor = -1
         self._reading.end()
-        self._server.services.broker.connections.left(self.conversation.peer)
+        self._server.services.broker.serving.connections.left(self.conversation.peer)
         self._server.leaving.add(self._take_leave)
 
     def _take_leave(self) -> None:

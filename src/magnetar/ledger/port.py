@@ -398,11 +398,16 @@ class LedgerEngine(ABC):
         return None
 
     def __init__(self) -> None:
-        self.on_failed: Callable[[LedgerError], None] = lambda error: None
-        """Called once, when that becomes so."""
+        self.on_failed: list[Callable[[LedgerError], None]] = []
+        """Each is called once, when that becomes so."""
         self.flushes = Durations()
         """What made appends durable that somebody waited for."""
         self.flushed_bytes = 0
+
+    def report_failure(self, error: LedgerError) -> None:
+        """Notify of a failure after which nothing more can be made durable."""
+        for notify in self.on_failed:
+            notify(error)
 
     def gathering(self) -> AbstractContextManager[None]:
         """Gather what is appended within: an engine may write all of it at the end, a log's entries at once.

@@ -52,8 +52,8 @@ class Room:
         """As of the last look."""
         self.refusal = ""
         """Why producers are refused; empty while they are not."""
-        self.on_refused: Callable[[], None] = lambda: None
-        """Called when that begins."""
+        self.on_refused: list[Callable[[], None]] = []
+        """Each is called when that begins."""
         self._reserve = Reserve(0, 0)
         self._left = _BEFORE_A_LOOK
 
@@ -92,4 +92,5 @@ class Room:
             "itself (disk.min.free.bytes)"
         )
         if begins:
-            self.on_refused()
+            for notify in self.on_refused:
+                notify()

@@ -67,8 +67,6 @@ class TieredBroker(Protocol):
 
     settings: Settings
     engine: LedgerEngine
-    memory: MemoryBudget
-    open_logs: OpenLogs
 
     @property
     def events(self) -> _Events: ...
@@ -84,12 +82,19 @@ class Offloading:
     """One round after the other, every ``remote.log.manager.task.interval.ms``; and offloads that are asked for."""
 
     def __init__(
-        self, broker: TieredBroker, background: Background, clock: Callable[[], int] = wall_clock_ms
+        self,
+        broker: TieredBroker,
+        open_logs: OpenLogs,
+        memory: MemoryBudget,
+        background: Background,
+        clock: Callable[[], int] = wall_clock_ms,
     ) -> None:
-        self.own: Callable[[Topic], Mapping[str, Any]] = lambda topic: {}
-        """What a topic itself says, as Pulsar's JSON: told by who keeps topics' policies."""
+        self.by_topic: list[Callable[[Topic], Mapping[str, Any]]] = []
+        """Each returns a topic's own offload policies, as Pulsar's JSON; the last ones take precedence."""
         self.clock = clock
         self._broker = broker
+        self._open_logs = open_logs
+        self._memory = memory
         self._background = background
         self._reports: dict[str, OffloadReport] = {}
         self._busy: dict[str, asyncio.Lock] = {}
@@ -98,7 +103,7 @@ class Offloading:
         """Begin to look, where the engine has tiered storage."""
         if not self._broker.engine.can_offload:
             return
-        settings, memory = self._broker.settings.of(OffloadSettings), self._broker.memory
+        settings, memory = self._broker.settings.of(OffloadSettings), self._memory
         account = memory.account(lambda: None, known=True)
         self._broker.engine.count_tier_cache(
             account.charge, lambda: not memory.is_short and memory.room_bytes > 0
@@ -120,7 +125,9 @@ class Offloading:
             policy_of_broker(self._broker.settings.of(OffloadSettings))
         )
         try:
-            return decode_offload_policy(self.own(topic)).over(below)
+            for own in self.by_topic:
+                below = decode_offload_policy(own(topic)).over(below)
+            return below
         except (ValueError, TypeError) as error:
             raise InvalidPolicy(f"offload policies of {topic.kafka_name}: {error}") from error
 
@@ -160,12 +167,12 @@ class Offloading:
             await self._broker.engine.delete_doomed()
         except _FAILURES as error:
             failures.append(error)
-        await self._broker.open_logs.close_unheld()
+        await self._open_logs.close_unheld()
         if failures:
             raise failures[0]
 
     async def _look_at(self, topic: Topic, index: int) -> None:
-        policy, held = self.policy(topic), self._broker.open_logs.get(topic, index)
+        policy, held = self.policy(topic), self._open_logs.get(topic, index)
         acts = self._acts(topic, policy)
         if not acts and held is None:
             return

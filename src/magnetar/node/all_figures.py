@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.auth import Principal
 from magnetar.base.slices import SLICE_S
-from magnetar.cluster.peers import PeerFailed
+from magnetar.cluster.peers import PeerFailed, Peers
 from magnetar.figures.exposition import exposed
 from magnetar.node.process_figures import ProcessFigures
 
@@ -21,14 +21,13 @@ QUESTION = "figures"
 _LINES_AT_ONCE = 100
 
 
-def answer_others(broker: Broker) -> None:
+def answer_others(broker: Broker, peers: Peers) -> None:
     """Have other workers told this one's figures."""
-    assert broker.peers is not None
 
     async def figures(asked: bytes) -> bytes:
         return b"".join([part async for part in _own(broker, asked)])
 
-    broker.peers.answers[QUESTION] = figures
+    peers.answers[QUESTION] = figures
 
 
 async def of_all_workers(broker: Broker, asker: Principal | None) -> AsyncIterator[bytes]:
@@ -36,10 +35,10 @@ async def of_all_workers(broker: Broker, asker: Principal | None) -> AsyncIterat
 
     ``asker`` is who asks, None for somebody who may see everything.
     """
-    peers = broker.peers
+    peers = broker.cluster.peers
     assert peers is not None
     asked = b"" if asker is None else json.dumps([asker.role, asker.proxy]).encode()
-    nodes = sorted(each.node_id for each in broker.ownership.brokers())
+    nodes = sorted(each.node_id for each in broker.cluster.ownership.brokers())
     texts = await asyncio.gather(*(_text_of(broker, node, asked) for node in nodes))
     families: dict[str, list[str]] = {}
     heads: dict[str, list[str]] = {}
@@ -66,7 +65,7 @@ async def of_all_workers(broker: Broker, asker: Principal | None) -> AsyncIterat
 
 
 async def _text_of(broker: Broker, node_id: int, asked: bytes) -> bytes:
-    peers = broker.peers
+    peers = broker.cluster.peers
     assert peers is not None
     if node_id == peers.node_id:
         return b"".join([part async for part in _own(broker, asked)])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -28,7 +28,9 @@ from magnetar.base.errors import (
 from magnetar.base.offers import Offers
 from magnetar.cluster.between_brokers import BetweenBrokers
 from magnetar.cluster.ownership import Bundle, Ownership, SoleOwner
+from magnetar.cluster.parts import ClusterParts
 from magnetar.cluster.peers import Peers
+from magnetar.coordination.parts import CoordinationParts
 from magnetar.coordination.progress import Progress
 from magnetar.coordination.shares.linked import LinkedQueues
 from magnetar.coordination.transaction_sides import PulsarTransactions
@@ -40,13 +42,15 @@ from magnetar.logs.backlogs import Backlogs
 from magnetar.logs.compaction import Compactions
 from magnetar.logs.offloading import Offloading
 from magnetar.logs.open_logs import OpenLog, OpenLogs
+from magnetar.logs.parts import LogParts
 from magnetar.metadata import BadVersion, InvalidPath, MetadataStore
 from magnetar.metadata.cache import MetadataCache
 from magnetar.metadata.when_there import WhenThere
-from magnetar.node.conditions import Conditions
+from magnetar.node.conditions import Conditions, HealthParts
 from magnetar.serving.connections import Connections
 from magnetar.serving.idle_poll import IdlePoll
 from magnetar.serving.memory import MemoryBudget
+from magnetar.serving.parts import ServingParts
 from magnetar.settings.metrics import PULSAR_BUCKETS
 from magnetar.settings.settings import Settings
 from magnetar.topics.catalog import Catalog, CatalogEvents, topic_path
@@ -133,6 +137,9 @@ class Broker:
         store: MetadataStore,
         engine: LedgerEngine,
         ownership: Ownership | None = None,
+        *,
+        peers: Peers | None = None,
+        questions: int | None = None,
     ) -> None:
         self.settings = settings
         """What is in force now, with all that was changed while running."""
@@ -143,37 +150,40 @@ class Broker:
         self.events = Events()
         self.just_deleted = JustDeleted()
         self.offers = Offers()
-        self.readiness: list[Callable[[], Sequence[str]]] = []
-        """Each tells, in words, what a handler still waits for."""
         self.figures = Figures()
         """What ``/metrics`` tells; handlers add their sources."""
         self.background = Background()
-        self.conditions = Conditions()
-        """What is not as it should be though the broker serves."""
-        self.figures.sources.append(self.conditions.figures)
-        self.idle_poll = IdlePoll(settings.connections.idle_poll_time_us / 1e6)
-        self.connections = Connections(lambda: self.settings)
-        self.memory = MemoryBudget(
-            settings.connections.memory_requests_bytes,
-            settings.connections.memory_requests_bytes // _STRANGERS_PART,
+        self.health = HealthParts(Conditions(), [])
+        self.figures.sources.append(self.health.conditions.figures)
+        self.serving = ServingParts(
+            Connections(lambda: self.settings),
+            IdlePoll(settings.connections.idle_poll_time_us / 1e6),
+            MemoryBudget(
+                settings.connections.memory_requests_bytes,
+                settings.connections.memory_requests_bytes // _STRANGERS_PART,
+            ),
         )
-        """What clients of all protocols make the broker keep is counted there."""
-        self.progress = Progress(settings.names.linked_subscriptions)
-        self.linked_queues = LinkedQueues(self.progress.is_linked)
-        self.transactions = PulsarTransactions()
-        self.compactions = Compactions(lambda: self.settings, self.background)
-        self.offloading = Offloading(self, self.background)
-        self.ownership = ownership or SoleOwner(settings.node.node_id, settings.node.broker_rack)
-        self.between = BetweenBrokers(lambda: len(self.ownership.brokers()) == 1)
-        self.ownership.on_lost.append(self._lost)
-        self.ownership.on_acquired.append(self._acquired)
-        dialects = Dialects(settings.metrics.metrics_dialects, escaped(self.ownership.cluster))
+        progress = Progress(settings.names.linked_subscriptions)
+        self.coordination = CoordinationParts(
+            progress, LinkedQueues(progress.is_linked), PulsarTransactions()
+        )
+        ownership = ownership or SoleOwner(settings.node.node_id, settings.node.broker_rack)
+        between = BetweenBrokers(lambda: len(ownership.brokers()) == 1)
+        self.cluster = ClusterParts(ownership, between, peers, questions)
+        ownership.on_lost.append(self._lost)
+        ownership.on_acquired.append(self._acquired)
+        dialects = Dialects(settings.metrics.metrics_dialects, escaped(ownership.cluster))
         self.figures.dialects = dialects
-        self.open_logs = OpenLogs(engine, store, self.ownership, self.ledger_policy)
-        self.open_logs.counts_entries = dialects.has(PULSAR_BUCKETS)
-        self.events.topic_changed.append(self.open_logs.apply_policy)
-        self.backlogs = Backlogs(lambda: self.settings)
-        self.namespaces = Namespaces(self.metadata, self.ownership.cluster)
+        open_logs = OpenLogs(engine, store, ownership, self.ledger_policy)
+        open_logs.counts_entries = dialects.has(PULSAR_BUCKETS)
+        self.events.topic_changed.append(open_logs.apply_policy)
+        self.logs = LogParts(
+            open_logs,
+            Backlogs(lambda: self.settings),
+            Compactions(lambda: self.settings, self.background),
+            Offloading(self, open_logs, self.serving.memory, self.background),
+        )
+        self.namespaces = Namespaces(self.metadata, ownership.cluster)
         self.quotas_of_clients = WhenThere(_CLIENT_QUOTAS, self._made_client_quotas)
         self.naming = Naming(
             settings.names.kafka_tenant,
@@ -190,10 +200,6 @@ class Broker:
             by_tenant=settings.names.kafka_enable_multi_tenant_metadata,
             by_listener=settings.security_by_listener,
         )
-        self.peers: Peers | None = None
-        """The other processes that serve the same data directory; None if it has that alone."""
-        self.questions: int | None = None
-        """The descriptor of the socket where operators ask, if several processes share it; it is to be made if not."""
         self.identity: Identity
         self.authority: Authority
         self._static = settings
@@ -216,7 +222,9 @@ class Broker:
 
     async def start(self) -> None:
         """Read everything that is stored, and finish what a crash interrupted."""
-        self.identity = await take_identity(self.store, self.settings.node.node_id, self.ownership.cluster)
+        self.identity = await take_identity(
+            self.store, self.settings.node.node_id, self.cluster.ownership.cluster
+        )
         self._apply_dynamic()
         await self.metadata.follow(self._dynamic)
         await self.metadata.follow(self.namespaces)
@@ -258,7 +266,7 @@ class Broker:
         Clients make a topic through one broker, and a moment later ask another. Raises `InvalidTopic`, `MetadataError`.
         """
         topic = self.get(name)
-        if topic is None and len(self.ownership.brokers()) > 1:
+        if topic is None and len(self.cluster.ownership.brokers()) > 1:
             parsed = self.naming.parse(name)
             await self.learn(parsed.namespace_name, parsed)
             topic = self.get(name)
@@ -318,7 +326,7 @@ class Broker:
         """Return a partition's log, opened if need be, once all is known that only its entries tell; see `Events`."""
         for learn in self.events.history_leaves:
             await learn(topic, index)
-        return await self.open_logs.open(topic, index)
+        return await self.logs.open_logs.open(topic, index)
 
     def topic_policies(self, topic: Topic) -> NamespacePolicies:
         """Return the policies of the namespace that a topic lies in, or will lie in."""
@@ -335,7 +343,7 @@ class Broker:
 
     def waits_for(self) -> list[str]:
         """Return, in words, what this broker still waits for before it serves everybody; nothing once it is ready."""
-        return [word for waits in self.readiness for word in waits()]
+        return [word for waits in self.health.readiness for word in waits()]
 
     # Changing.
 
@@ -449,7 +457,7 @@ class Broker:
             made_partitioned=new.partitioned,
             properties=_free_properties(new.properties),
         )
-        self.offloading.check(topic, config)
+        self.logs.offloading.check(topic, config)
         return topic
 
     def _partitions_of(self, new: NewTopic) -> int:
@@ -588,7 +596,7 @@ class Broker:
             checked = check_overrides(change(topic).items())
             config = with_overrides(self._namespace_config(topic.name.namespace_name), checked)
             check_together(config)
-            self.offloading.check(topic, config)
+            self.logs.offloading.check(topic, config)
             if validate_only or checked == topic.overrides:
                 return topic
             if await self._changed(topic, replace(topic, overrides=checked)):
@@ -662,7 +670,7 @@ class Broker:
     def _hidden(self, topic: Topic) -> None:
         """A topic is deleted; if another client of the store did that, whoever holds it here lets go of it."""
         self.just_deleted.note(topic.name)
-        self.open_logs.forget(topic)
+        self.logs.open_logs.forget(topic)
         if topic not in self._deleting:
             self.background.once("deletion of topic", self._deleted_elsewhere(topic), about=topic.kafka_name)
 
@@ -697,17 +705,17 @@ class Broker:
         await self._catalog.forget(topic)
 
     async def _lost(self, bundle: Bundle) -> None:
-        owner = self.ownership.owner_of(bundle)
+        owner = self.cluster.ownership.owner_of(bundle)
         note_own("lost", "bundle", str(bundle), owner="none" if owner is None else owner.node_id)
         for told in self.events.bundle_lost:
             try:
                 await told(bundle)
             except Exception:  # its logs have to be let go of all the same
                 _log.exception("%s is given away, but somebody failed when it was told", bundle)
-        await self.open_logs.give_away(bundle)
+        await self.logs.open_logs.give_away(bundle)
 
     async def _acquired(self, bundle: Bundle) -> None:
-        if len(self.ownership.brokers()) > 1:
+        if len(self.cluster.ownership.brokers()) > 1:
             note_own("acquired", "bundle", str(bundle))
         for told in self.events.bundle_acquired:
             try:

@@ -67,7 +67,7 @@ class Cleaner:
         finally:
             for held in candidates:
                 held.leave(self)
-        await self._broker.open_logs.close_unheld()
+        await self._broker.logs.open_logs.close_unheld()
 
     async def _due(self, candidates: list[OpenLog]) -> list[OpenLog]:
         found: list[tuple[float, int, OpenLog]] = []

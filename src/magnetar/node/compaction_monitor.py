@@ -23,10 +23,10 @@ class CompactionMonitor:
 
     async def look_around(self) -> None:
         """Begin now what is past its threshold."""
-        async for held in sliced(self._broker.open_logs.all()):
+        async for held in sliced(self._broker.logs.open_logs.all()):
             threshold = held.topic.config.compaction_threshold
             if threshold <= 0 or held.closed is not None:
                 continue
             rules = rules_of(held.topic, self._broker.settings)
             if held.log.dirty_bytes(rules)[1] >= threshold:
-                self._broker.compactions.begin(held.topic, held.log)
+                self._broker.logs.compactions.begin(held.topic, held.log)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
 from magnetar.auth import Access
@@ -65,3 +66,12 @@ class Conditions:
         """Yield a line for each condition; see `magnetar.figures.figures.Source`."""
         rows = [(labelled(reason=what), int(what in self._lasting)) for what in Condition]
         yield FigureTable((_DEGRADED,), rows)
+
+
+@dataclass(frozen=True, slots=True)
+class HealthParts:
+    """Reports of a broker on its own state."""
+
+    conditions: Conditions
+    readiness: list[Callable[[], Sequence[str]]]
+    """Each returns, in words, what a handler still waits for."""

@@ -56,7 +56,7 @@ class DiskWatch:
 
     async def start(self) -> None:
         """Look once, then again and again."""
-        self._room.on_refused = self._refused
+        self._room.on_refused.append(self._refused)
         try:
             await self.look()
         except OSError as error:  # a directory that has gone is found out by the next write
@@ -82,7 +82,7 @@ class DiskWatch:
 
     async def look(self) -> None:
         """See what there is, and have producers refused or taken by that."""
-        room, conditions = self._room, self._broker.conditions
+        room, conditions = self._room, self._broker.health.conditions
         space = await asyncio.to_thread(self._look, self._root)
         self._reserve = reserve_of(space, self._broker.settings.node.disk_min_free_bytes)
         room.looked(space, self._reserve)
@@ -94,7 +94,7 @@ class DiskWatch:
         sizes: dict[str, int] = {}
         async for topic in sliced(self._broker.topics()):
             for index in range(topic.partitions):
-                figures = self._broker.open_logs.figures(topic, index)
+                figures = self._broker.logs.open_logs.figures(topic, index)
                 bounds = None if figures is None else figures.bounds
                 if bounds is not None:
                     sizes[topic.kafka_name] = sizes.get(topic.kafka_name, 0) + bounds.size

@@ -32,8 +32,8 @@ class Duties:
         self.compaction_monitor.start()
         if self._broker.engine.opens_slowly:
             self._broker.events.bundle_acquired.append(LeftOpen(self._broker).acquired)
-        self._broker.offloading.start()
-        self._broker.backlogs.start(self._broker.background)
+        self._broker.logs.offloading.start()
+        self._broker.logs.backlogs.start(self._broker.background)
         security = self._broker.settings.security
         if security.delegation_token_secret_key:
             tokens = self._broker.security.delegation_tokens

@@ -54,7 +54,7 @@ class LeftOpen:
     async def _partitions_in(self, bundles: set[Bundle]) -> dict[str, tuple[Topic, int]]:
         """Return the partitions in these bundles by the names of their logs."""
         namespaces = {each.namespace for each in bundles}
-        bundle_of = self._broker.ownership.bundle_of
+        bundle_of = self._broker.cluster.ownership.bundle_of
         found: dict[str, tuple[Topic, int]] = {}
         async for topic in sliced(self._broker.topics()):
             if topic.name.namespace_name in namespaces:

@@ -105,7 +105,7 @@ class LoadBalancing:
     async def _traffic(self) -> dict[Bundle, BundleTraffic]:
         """Return what each bundle has had a second since the last look."""
         counted: dict[Bundle, BundleTraffic] = {}
-        async for each in sliced(self._broker.open_logs.all()):
+        async for each in sliced(self._broker.logs.open_logs.all()):
             found = counted.get(each.bundle)
             if found is None:
                 found = counted[each.bundle] = BundleTraffic()
@@ -164,7 +164,7 @@ class LoadBalancing:
                 continue  # one partition stays as busy as it is, whatever it shares its bundle with
             hashes = sorted([
                 hash_of(each.topic, each.index)
-                async for each in sliced(self._broker.open_logs.all())
+                async for each in sliced(self._broker.logs.open_logs.all())
                 if each.bundle == bundle
             ])  # fmt: skip
             try:

@@ -52,12 +52,18 @@ class ProcessFigures:
         yield FigureTable(
             (Family("magnetar_build_info", "gauge", "1; what runs, as labels."),), [(labels, 1)]
         )
-        yield _one("magnetar_connections", "Connections of all protocols.", broker.connections.count)
-        yield _one("magnetar_open_logs", "Logs of partitions that are open.", len(broker.open_logs.all()))
+        yield _one("magnetar_connections", "Connections of all protocols.", broker.serving.connections.count)
         yield _one(
-            "magnetar_client_memory_bytes", "What clients make the broker keep.", broker.memory.held_bytes
+            "magnetar_open_logs", "Logs of partitions that are open.", len(broker.logs.open_logs.all())
         )
-        yield _one("magnetar_client_memory_limit_bytes", "What that may be.", broker.memory.limit_bytes)
+        yield _one(
+            "magnetar_client_memory_bytes",
+            "What clients make the broker keep.",
+            broker.serving.memory.held_bytes,
+        )
+        yield _one(
+            "magnetar_client_memory_limit_bytes", "What that may be.", broker.serving.memory.limit_bytes
+        )
         yield _one(
             "magnetar_storage_failed",
             "1 if nothing is made durable until a restart.",

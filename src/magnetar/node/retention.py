@@ -47,7 +47,7 @@ class Retention:
         unforeseen: list[Exception] = []
         try:
             await self._open_overdue(now_ms, opened, unforeseen)
-            for held in self._broker.open_logs.all():
+            for held in self._broker.logs.open_logs.all():
                 try:
                     if held.closed is None and "delete" in held.topic.config.cleanup_policy:
                         await _retained(held, now_ms)
@@ -57,7 +57,7 @@ class Retention:
         finally:
             for held in opened:
                 held.leave(self)
-        await self._broker.open_logs.close_unheld()
+        await self._broker.logs.open_logs.close_unheld()
         if unforeseen:
             raise unforeseen[0]
 
@@ -70,7 +70,7 @@ class Retention:
             ):
                 continue
             async for index in sliced(range(topic.partitions)):
-                if self._broker.open_logs.get(topic, index) is not None:
+                if self._broker.logs.open_logs.get(topic, index) is not None:
                     continue
                 try:
                     if await self._is_overdue(topic, index, now_ms):

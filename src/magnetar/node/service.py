@@ -110,7 +110,7 @@ class BrokerService:
 
     async def _start(self, wanted: Sequence[Sequence[Listener]]) -> None:
         engine = self._storage.engine
-        engine.on_failed = self._storage_failed
+        engine.on_failed.append(self._storage_failed)
         ownership, store = self._ownership, self._storage.store
         node, cluster = self.settings.node, self.settings.of(ClusterSettings).cluster_name
         if ownership is None:
@@ -131,14 +131,17 @@ class BrokerService:
                 await self._cluster.start()
         with start_steps.step(_log, "the storage"):
             await engine.start()
-        self.broker = Broker(self.settings, store, engine, ownership)
-        if self._worker is not None:
-            self.broker.questions = self._worker.questions
+        if self._worker is None:
+            self.broker = Broker(self.settings, store, engine, ownership)
+        else:
             from magnetar.node.all_figures import answer_others
 
-            self.broker.peers = Peers(self.root, self.settings.node.node_id)
-            answer_others(self.broker)
-            await self.broker.peers.start()
+            peers = Peers(self.root, node.node_id)
+            self.broker = Broker(
+                self.settings, store, engine, ownership, peers=peers, questions=self._worker.questions
+            )
+            answer_others(self.broker, peers)
+            await peers.start()
         with start_steps.step(_log, "the metadata of topics"):
             await self.broker.start()
         self.broker.background.repeat(
@@ -156,7 +159,7 @@ class BrokerService:
                 await handler.start(self.broker)
             for kind in handler.offers:
                 self.broker.offers.get(kind)
-            self.broker.readiness.append(handler.ready)
+            self.broker.health.readiness.append(handler.ready)
         Duties(self.broker).start()
         for handler, listeners in zip(self.handlers, wanted, strict=True):
             served = tuple(
@@ -165,9 +168,7 @@ class BrokerService:
             self.listeners[handler.protocol_name] = served
             handler.serves(served)
         if self._cluster is not None:
-            self._cluster.namespaces = self.broker.namespaces.names
-            self._cluster.few_topics = self.broker.topics_if_few
-            await self._cluster.begin()
+            await self._cluster.begin(self.broker.namespaces.names, self.broker.topics_if_few)
             self._tell_of_cluster(self._cluster)
             if self._worker is None:
                 from magnetar.node.load_balancing import LoadBalancing
@@ -184,7 +185,7 @@ class BrokerService:
         if self._worker is None:
             self.broker.figures.sources.append(ClusterFigures(cluster, self._storage.store, health))
         if bookies is not None:
-            self.broker.readiness.append(lambda: waits_for_bookies(bookies.health))
+            self.broker.health.readiness.append(lambda: waits_for_bookies(bookies.health))
             self.broker.background.repeat(
                 "looking whether ledgers can be made", lambda: _LOOK_AT_BOOKIES_S, bookies.look_again
             )
@@ -239,7 +240,7 @@ class BrokerService:
         servers = [
             await self._server(listener, lambda: handler.new_connection(bound), sock=each) for each in sockets
         ]
-        self.broker.ownership.listens(bound.name, bound.advertised)
+        self.broker.cluster.ownership.listens(bound.name, bound.advertised)
         for server in servers:
             await server.start_serving()
         self._servers += servers
@@ -254,7 +255,7 @@ class BrokerService:
         except OSError as error:
             raise CannotListen.because(listener, error) from error
         bound = listener.bound(server.sockets[0].getsockname()[1])
-        self.broker.ownership.listens(bound.name, bound.advertised)
+        self.broker.cluster.ownership.listens(bound.name, bound.advertised)
         await server.start_serving()
         self._servers.append(server)
         return bound
@@ -293,8 +294,8 @@ class BrokerService:
         tell_address(self.root, {name: [each.address for each in listeners] for name, listeners in served})
 
     def _leave_peers(self) -> None:
-        if self.broker.peers is not None:
-            self.broker.peers.close()
+        if self.broker.cluster.peers is not None:
+            self.broker.cluster.peers.close()
 
     def _forget_address(self) -> None:
         if self._worker is None:
@@ -314,7 +315,7 @@ class BrokerService:
                 ("what this broker owns", self._leave_cluster),
                 *((f"clients of {each.protocol_name}", each.drain) for each in last_first),
                 ("questions of other workers", self._leave_peers),
-                ("compactions", self.broker.compactions.close),
+                ("compactions", self.broker.logs.compactions.close),
                 *((f"protocol {each.protocol_name}", each.close) for each in last_first),
                 ("background work", self.broker.background.close),
                 ("storage", self._storage.engine.close),

@@ -152,7 +152,7 @@ class Vitals:
 
     async def look(self) -> None:
         """Look once."""
-        conditions = self._broker.conditions
+        conditions = self._broker.health.conditions
         conditions.note(Condition.JOURNAL, self._journal.look())
         conditions.note(Condition.CLOCK, self._clock.look())
         if self._rounds % _ROUNDS_OF_PROCESS == 0:
@@ -163,7 +163,7 @@ class Vitals:
         self._rounds += 1
 
     def _clients_memory(self) -> str:
-        budget = self._broker.memory
+        budget = self._broker.serving.memory
         if budget.held_bytes < budget.limit_bytes * NEAR:
             return ""
         return (

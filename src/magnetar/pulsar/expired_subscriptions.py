@@ -74,6 +74,6 @@ class ExpiredSubscriptionsSweep:
             subscription.consumers
             or not subscription.cursor.is_durable
             or topic.is_groups(name)
-            or self._broker.progress.is_linked(name)
+            or self._broker.coordination.progress.is_linked(name)
             or (held is not None and (len(held) or held.cumulative))
         )

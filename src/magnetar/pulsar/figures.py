@@ -160,7 +160,7 @@ class PulsarFigures:
             settings.expose_topic_level_metrics_in_prometheus,
             settings.metrics_max_lines_per_figure,
         )
-        cluster = self._broker.ownership.cluster
+        cluster = self._broker.cluster.ownership.cluster
         within = f'cluster="{escaped(cluster)}"'
         topics: list[tuple[Any, ...]] = []
         subscriptions: list[tuple[Any, ...]] = []
@@ -217,7 +217,7 @@ class PulsarFigures:
 
     def _partitions(self, access: Access | None) -> Iterator[_OfPartition]:
         """Yield what is known of each partition in use, and of others that there are such."""
-        logs, topics = self._broker.open_logs, self._services.topics
+        logs, topics = self._broker.logs.open_logs, self._services.topics
         for topic in self._broker.topics():
             if topic.internal or not may(access, Right.see, topic.name):
                 yield _OTHER
@@ -245,7 +245,7 @@ class PulsarFigures:
                 yield namespace, fleeting.name, _of_fleeting(fleeting), subscriptions, None, None
 
     def _of_broker(self, namespaces: dict[str, _Sums]) -> Iterator[FigureTable | None]:
-        cluster = self._broker.ownership.cluster
+        cluster = self._broker.cluster.ownership.cluster
         everything = _Sums()
         for sums in namespaces.values():
             everything.add(sums.values)
@@ -261,7 +261,7 @@ class PulsarFigures:
         )
         yield FigureTable(_OF_BROKER, [row])
         server = self._server
-        broker = labelled(cluster=cluster, broker=str(self._broker.ownership.node_id))
+        broker = labelled(cluster=cluster, broker=str(self._broker.cluster.ownership.node_id))
         now = len(server.connections)
         yield FigureTable(_CONNECTIONS, [(broker, now, server.came, server.came - now)])
         yield FigureTable((_VERSION,), [(labelled(cluster=cluster, version=__version__, commit=""), 1)])

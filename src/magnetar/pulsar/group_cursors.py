@@ -56,7 +56,7 @@ class GroupCursors:
     def __init__(self, broker: Broker, topics: PulsarTopics) -> None:
         self._broker = broker
         self._topics = topics
-        self._progress = broker.progress
+        self._progress = broker.coordination.progress
         self._told: WeakKeyDictionary[PulsarTopic, dict[str, int]] = WeakKeyDictionary()
         """What a linked group is known to have committed, by its name."""
         self._behind: dict[Read, int | None] = {}
@@ -71,11 +71,11 @@ class GroupCursors:
         self._progress.listening = True
         self._progress.joining.append(self._joining)
         topics.each_second.append(self.synchronise)
-        topics.is_groups = self.is_groups
+        topics.group_claims.append(self.is_groups)
         topics.loading.append(self._load)
         broker.events.topic_deleted.append(self._topic_deleted)
-        broker.between.answer(_COMMITTED, _rows, self._committed_elsewhere)
-        broker.between.answer(_JOINING, _text, self._joining_elsewhere)
+        broker.cluster.between.answer(_COMMITTED, _rows, self._committed_elsewhere)
+        broker.cluster.between.answer(_JOINING, _text, self._joining_elsewhere)
 
     def is_groups(self, topic: PulsarTopic, name: str) -> bool:
         """Whether a subscription is a group's alone."""
@@ -135,7 +135,7 @@ class GroupCursors:
     async def _tell_owner(self, node_id: int, rows: list[_Row]) -> None:
         """Tell another broker what groups have committed, for the cursors that it keeps; raise ``BrokerError``."""
         for some in batched(rows, _ROWS_AT_ONCE):
-            await self._broker.between.ask(node_id, _COMMITTED, list(some))
+            await self._broker.cluster.between.ask(node_id, _COMMITTED, list(some))
             for group, topic, partition, offset in some:
                 self._has_followed(Read(group, topic, partition), offset)
 
@@ -291,12 +291,12 @@ class GroupCursors:
         self._urgently(f"telling of a member of {group}", self._hand_over_everywhere(group))
 
     async def _hand_over_everywhere(self, group: str) -> None:
-        groups, ownership = self._progress.groups, self._broker.ownership
+        groups, ownership = self._progress.groups, self._broker.cluster.ownership
         if groups is not None and (await groups.look(Read(group, "", 0))).is_share:
             return  # they work together
         self._hand_over_here(group)
         others = [each.node_id for each in ownership.brokers() if each.node_id != ownership.node_id]
-        asking = (self._broker.between.ask(node_id, _JOINING, group) for node_id in others)
+        asking = (self._broker.cluster.between.ask(node_id, _JOINING, group) for node_id in others)
         # Who does not hear of it sees the member itself, within a second.
         await asyncio.gather(*asking, return_exceptions=True)
 

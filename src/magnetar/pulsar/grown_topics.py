@@ -45,7 +45,7 @@ class GrownTopics:
         self._broker = broker
         self._topics = topics
         broker.events.topic_grown.append(self._grown)
-        broker.between.answer(_ABOUT, _read, self._of_another)
+        broker.cluster.between.answer(_ABOUT, _read, self._of_another)
 
     async def _grown(self, topic: Topic, before: int) -> None:
         """Raise ``BrokerError``, or what opening a partition raises, where not all are made."""
@@ -63,7 +63,7 @@ class GrownTopics:
 
     async def _ask(self, topic: Topic, partitions: Sequence[int], begun: _Begun = ()) -> dict[int, _Begun]:
         """Have partitions begin with subscriptions, wherever they are; return those that each has."""
-        ownership = self._broker.ownership
+        ownership = self._broker.cluster.ownership
 
         async def ask(node_id: int, indices: Sequence[int]) -> list[Any]:
             found: list[Any] = []
@@ -81,11 +81,11 @@ class GrownTopics:
         return found
 
     async def _one(self, node_id: int, topic: Topic, index: int, begun: _Begun) -> _Begun:
-        if node_id == self._broker.ownership.node_id:
+        if node_id == self._broker.cluster.ownership.node_id:
             found: Any = await self._here(topic.kafka_name, index, begun)
         else:
             try:
-                found = await self._broker.between.ask(
+                found = await self._broker.cluster.between.ask(
                     node_id, _ABOUT, [topic.kafka_name, index, list(begun)]
                 )
             except BrokerError as error:

@@ -108,11 +108,11 @@ class PulsarProtocolHandler(ProtocolHandler):
                 made.append(TopicParticipants(broker, topics))
             return made[0]
 
-        broker.transactions.join(participants)
-        coordinator_of = broker.transactions.coordinator_of
+        broker.coordination.transactions.join(participants)
+        coordinator_of = broker.coordination.transactions.coordinator_of
         # Brokers of a cluster answer each other about transactions whether their own clients may have any or not: the
         # setting is changed on one after the other, and each has a part of the coordinators, and of the topics.
-        is_one_of_several = not isinstance(broker.ownership, SoleOwner)
+        is_one_of_several = not isinstance(broker.cluster.ownership, SoleOwner)
         if coordinator_of is not None and (self._has_transactions or is_one_of_several):
             from magnetar.pulsar.transactions.service import TransactionService
 

@@ -30,12 +30,12 @@ class LinkedShares:
         put: Callable[[PulsarTopic, Subscription, int], Awaitable[None]],
     ) -> None:
         """``offset_of`` tells the first offset that a subscription is not done with, ``put`` sets it to one."""
-        self._links = broker.linked_queues
+        self._links = broker.coordination.linked_queues
         self._topics = topics
         self._offset_of = offset_of
         self._put = put
         self._links.subscriptions = self
-        topics.find_books = self._find_books
+        topics.book_finders.append(self._find_books)
 
     # -- asked by Kafka's side
 

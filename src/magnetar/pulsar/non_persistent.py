@@ -244,7 +244,7 @@ class NonPersistentTopics:
         """
         if not self._broker.settings.of(PulsarSettings).enable_non_persistent_topics:
             raise NotAllowed("Broker is not configured to serve non-persistent topics")
-        ownership = self._broker.ownership
+        ownership = self._broker.cluster.ownership
         if not ownership.is_mine(name.topic, name.partition or 0):
             raise NotOwned(str(name), ownership.owner(name.topic, name.partition or 0))
         topic = self.find(name)
@@ -342,7 +342,7 @@ class NonPersistentTopics:
     async def let_go(self, bundle: Bundle) -> None:
         """Send away the clients of what has gone to another broker: nothing is kept that could go with it."""
         for key, topic in list(self._open.items()):
-            if self._broker.ownership.bundle_of(topic.topic.name, topic.index) == bundle:
+            if self._broker.cluster.ownership.bundle_of(topic.topic.name, topic.index) == bundle:
                 del self._open[key]
                 topic.send_away()
 

@@ -45,7 +45,7 @@ class PulsarServer:
         """How many there were, since the process began."""
         self.scratch = scratch_buffer()
         self._timer: asyncio.TimerHandle | None = None
-        self._unread = UnreadWatch(services.broker.memory, lambda: self.connections)
+        self._unread = UnreadWatch(services.broker.serving.memory, lambda: self.connections)
 
     def start(self) -> None:
         """Begin to look for clients that are silent."""
@@ -83,7 +83,7 @@ class PulsarSocket(asyncio.BufferedProtocol):
         self._server = server
         self._listener = listener
         self._loop = asyncio.get_running_loop()
-        lending = server.services.broker.memory.lending
+        lending = server.services.broker.serving.memory.lending
         self._frames = PulsarFrameReader(_STRANGERS_FRAME_BYTES, server.scratch, lending)
         self._most_bytes = settings.of(PulsarSettings).pulsar_max_message_size + FRAME_PADDING_BYTES
         self._max_unsettled = settings.of(PulsarSettings).max_pending_publish_requests_per_connection
@@ -127,14 +127,14 @@ class PulsarSocket(asyncio.BufferedProtocol):
         )
         self._descriptor = descriptor_of(transport)
         broker = self._server.services.broker
-        self.account = broker.memory.account(
+        self.account = broker.serving.memory.account(
             self._serving.went_on, known=False, missing=lambda: self._frames.missing_bytes
         )
         self._last_heard = self._connected_at = self._loop.time()
         self._transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
         self._server.connections.add(self)
         self._server.came += 1
-        if not broker.connections.came(self._host):
+        if not broker.serving.connections.came(self._host):
             self.connection.refuse("too many connections")
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -144,7 +144,7 @@ class PulsarSocket(asyncio.BufferedProtocol):
         self._frames.buffer_updated(nbytes)
         self._last_heard = self._loop.time()
         self._serving.go_on()
-        self._server.services.broker.idle_poll.heard(nbytes)
+        self._server.services.broker.serving.idle_poll.heard(nbytes)
 
     # -- what its serving asks
 
@@ -266,7 +266,7 @@ class PulsarSocket(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._descriptor = -1
         self._server.connections.discard(self)
-        self._server.services.broker.connections.left(self._host)
+        self._server.services.broker.serving.connections.left(self._host)
         self._serving.end()
         for each in (self._alarm, self._last_words):
             if each is not None:

@@ -45,4 +45,4 @@ class PulsarServices:
         """Return a name that no producer has, or had before a restart."""
         # Quarters of a second are as good as ms, for no broker starts twice in one, and each message has the name.
         self._started = self._started or (self.clock() - _SINCE_MS) // 256
-        return f"{self.broker.ownership.cluster}-{self._started:x}-{next(self._names)}"
+        return f"{self.broker.cluster.ownership.cluster}-{self._started:x}-{next(self._names)}"

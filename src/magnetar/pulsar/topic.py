@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from magnetar.base.slices import PacedTurns
@@ -29,6 +29,7 @@ from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.dispatch.wanted import Wanted, is_as_wanted, subscription_of
 from magnetar.pulsar.epochs import TopicEpoch
 from magnetar.pulsar.errors import ConsumerBusy, NotAllowed, ProducerFenced, SubscriptionNotFound
+from magnetar.pulsar.open_topics import OpenTopics, Unregistered
 from magnetar.pulsar.places import Places
 from magnetar.pulsar.producers import Producer, Producers
 from magnetar.pulsar.rate_limits import RateLimit, renewed
@@ -67,6 +68,7 @@ class PulsarTopic:
         figures: LogFigures | None = None,
         turns: PacedTurns | None = None,
         takes_transactions: bool = False,
+        registry: OpenTopics[PulsarTopic] | None = None,
     ) -> None:
         """``turns`` are shared with other topics (see `Readings`); None for some of its own."""
         self.topic = topic
@@ -83,10 +85,7 @@ class PulsarTopic:
         self.subscriptions: dict[str, Subscription] = {}
         self.group_cursors: set[str] = set()
         """The subscriptions that were made for Kafka's groups."""
-        self.is_groups: Callable[[str], bool] = lambda name: False
-        """Whether a subscription is a Kafka group's alone."""
-        self.find_books: Callable[[str], Callable[[], Awaitable[bool]] | None] = lambda name: None
-        """Gives what has the books at work that a linked subscription shares with a Kafka share group."""
+        self._registry: OpenTopics[PulsarTopic] = registry or Unregistered()
         self.last_done: asyncio.Future[None] | None = None
         """Tells when the last append is durable; None if it was at once."""
         self.has_chunks = False
@@ -108,10 +107,6 @@ class PulsarTopic:
         )
         self._epoch = TopicEpoch(store, log.name)
         self.producers = Producers(self.stir)
-        self.on_closed: Callable[[PulsarTopic], None] = lambda topic: None
-        """Called when the log closes, in the turn of the loop in which that is decided."""
-        self.stirred: Callable[[], None] = lambda: None
-        """Called when something was done to it of which something is left to do: to be kept, to be held to limits."""
         self.limits = TopicLimits()
         """What its policies bound; see `apply`."""
         self.publish_rate: RateLimit | None = None
@@ -121,7 +116,7 @@ class PulsarTopic:
         """By consumer: since when, and how often, it has subscribed."""
         if policies is not None:
             self.apply(policies)
-        self.cursors.changed = self.stir
+        cursors.watchers.append(self.stir)
         log.watchers.append(self._grown)
         log.before_compaction.append(self._keep_sequence_ids)
         log.on_taken_back.append(self._taken_back)
@@ -183,9 +178,13 @@ class PulsarTopic:
                 self.producers.epoch = self._epoch.kept
                 raise
 
+    def is_groups(self, name: str) -> bool:
+        """Return whether a subscription is a Kafka group's alone."""
+        return self._registry.is_groups(self, name)
+
     def stir(self) -> None:
         """Have it looked at in the next sweep."""
-        self.stirred()
+        self._registry.stirred(self)
 
     @property
     def is_unsettled(self) -> bool:
@@ -217,7 +216,7 @@ class PulsarTopic:
         return bool(has_limits) and any(each.backlog for each in self.own_subscriptions() if each.is_durable)
 
     def _grown(self) -> None:
-        self.stirred()
+        self._registry.stirred(self)
         for subscription in self.subscriptions.values():
             if subscription.consumers:
                 subscription.wake()
@@ -411,7 +410,7 @@ class PulsarTopic:
         if self.takes_transactions and cursor.is_durable:
             made.acks.in_transactions = self.pending_acks(wanted.subscription)
         if isinstance(made, Shared) and made.sub_type == SubType.Shared and cursor.is_durable:
-            find = self.find_books(wanted.subscription)
+            find = self._registry.find_books(self, wanted.subscription)
             if find is not None:
                 within = self._readings.within_batches
                 made.link = LinkedWork(made, self.log, find, within_batches=within)
@@ -537,11 +536,12 @@ class PulsarTopic:
 
     def log_closed(self, reason: Reason) -> None:
         """The log closes: whoever made the topic ends it in order."""
-        self.on_closed(self)
+        self._registry.closed(self)
 
     def close(self) -> None:
         """Send everybody away, and keep what is to be kept."""
         with contextlib.suppress(ValueError):
+            self.cursors.watchers.remove(self.stir)
             self.log.watchers.remove(self._grown)
             self.log.before_compaction.remove(self._keep_sequence_ids)
             self.log.on_taken_back.remove(self._taken_back)

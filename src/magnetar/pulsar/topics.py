@@ -23,6 +23,7 @@ from magnetar.pulsar.dispatch.reading import UnackedLimits
 from magnetar.pulsar.errors import NotAllowed
 from magnetar.pulsar.names import PulsarName, names_of
 from magnetar.pulsar.non_persistent import NonPersistentTopic, NonPersistentTopics, check_namespace
+from magnetar.pulsar.open_topics import FindBooks
 from magnetar.pulsar.policies import TopicPolicies
 from magnetar.pulsar.settings import PulsarSettings
 from magnetar.pulsar.topic import PulsarTopic
@@ -56,7 +57,9 @@ class PulsarTopics:
         )
         self.policies = TopicPolicies(broker)
         self.policies.changed.append(self._policies_changed)
-        broker.offloading.own = lambda topic: self.policies.content(topic.name).get("offloadPolicies") or {}
+        broker.logs.offloading.by_topic.append(
+            lambda topic: self.policies.content(topic.name).get("offloadPolicies") or {}
+        )
         self.non_persistent = NonPersistentTopics(broker, self.policies, clock)
         self._open: dict[tuple[bytes, int], PulsarTopic] = {}
         self._opening: Once[tuple[bytes, int], PulsarTopic] = Once()
@@ -71,11 +74,10 @@ class PulsarTopics:
         self._rounds = 0
         self.each_second: list[Callable[[], Awaitable[None]]] = []
         """What else is to be done now and then."""
-        self.is_groups: Callable[[PulsarTopic, str], bool] = lambda topic, name: False
-        self.find_books: Callable[[PulsarTopic, str], Callable[[], Awaitable[bool]] | None] = (
-            lambda topic, name: None
-        )
-        """See ``PulsarTopic.find_books``."""
+        self.group_claims: list[Callable[[PulsarTopic, str], bool]] = []
+        """Each returns whether a subscription is a Kafka group's alone."""
+        self.book_finders: list[Callable[[PulsarTopic, str], FindBooks | None]] = []
+        """See `OpenTopics.find_books`; the first that finds something counts."""
         self.loading: list[Callable[[PulsarTopic], Awaitable[None]]] = []
         """What else is to be read of a topic before it is open."""
         broker.events.topic_deleted.append(self._deleted)
@@ -215,7 +217,7 @@ class PulsarTopics:
 
     async def _load(self, topic: Topic, index: int) -> PulsarTopic:
         broker = self._broker
-        held = await broker.open_logs.open(topic, index)
+        held = await broker.logs.open_logs.open(topic, index)
         with held.kept():
             cursors = await held.log.cursors()
             made = PulsarTopic(
@@ -233,11 +235,9 @@ class PulsarTopics:
                 within_batches=broker.settings.of(PulsarSettings).acknowledgment_at_batch_index_level_enabled,
                 turns=self.turns,
                 takes_transactions=broker.settings.of(PulsarSettings).transaction_coordinator_enabled,
+                registry=self,
             )
-            made.on_closed = self._closed
             held.hold(made)
-        made.is_groups = lambda name: self.is_groups(made, name)
-        made.find_books = lambda name: self.find_books(made, name)
         try:
             await made.load()
             for load in self.loading:
@@ -249,7 +249,6 @@ class PulsarTopics:
             raise
         self._open[topic.topic_id, index] = made
         self._warn_without_deduplication(made)
-        made.stirred = lambda: self._stirred.setdefault(made)
         made.stir()
         return made
 
@@ -268,7 +267,18 @@ class PulsarTopics:
                 topic.name,
             )
 
-    def _closed(self, topic: PulsarTopic) -> None:
+    def is_groups(self, topic: PulsarTopic, name: str) -> bool:
+        """Return whether a subscription is a Kafka group's alone."""
+        return any(claims(topic, name) for claims in self.group_claims)
+
+    def find_books(self, topic: PulsarTopic, name: str) -> FindBooks | None:
+        return next((found for find in self.book_finders if (found := find(topic, name)) is not None), None)
+
+    def stirred(self, topic: PulsarTopic) -> None:
+        if topic not in self._stirred and self.holds(topic):
+            self._stirred[topic] = None
+
+    def closed(self, topic: PulsarTopic) -> None:
         """The log has closed, or will at once: clients are sent away, and look the topic up again."""
         self._forget(topic)
         if not topic.topic.deleted:
@@ -294,13 +304,12 @@ class PulsarTopics:
 
     def _forget(self, topic: PulsarTopic) -> None:
         """Close a topic, and hear of it no more."""
-        topic.stirred = lambda: None
         self._open.pop((topic.topic.topic_id, topic.index), None)
         for those in (self._stirred, self._unused):
             those.pop(topic, None)
-        self._broker.backlogs.remove(TopicBacklog(topic))
+        self._broker.logs.backlogs.remove(TopicBacklog(topic))
         topic.close()
-        held = self._broker.open_logs.get(topic.topic, topic.index)
+        held = self._broker.logs.open_logs.get(topic.topic, topic.index)
         if held is not None:
             held.leave(topic)
 
@@ -365,7 +374,7 @@ class PulsarTopics:
             if topic.is_unsettled:
                 topic.stir()
             if topic.is_bounded:
-                self._broker.backlogs.add(TopicBacklog(topic))
+                self._broker.logs.backlogs.add(TopicBacklog(topic))
             if topic.is_unused:
                 self._note_unused(topic)
 
@@ -376,7 +385,7 @@ class PulsarTopics:
             if topic.is_unused and not topic.is_unsettled:
                 self._forget(topic)
                 self._settle(topic)
-        await self._broker.open_logs.close_unheld()
+        await self._broker.logs.open_logs.close_unheld()
 
     def _taken_unused(self, before: float) -> Iterator[PulsarTopic]:
         """Take the topics that nobody has used since then, some at a time: they may be very many."""

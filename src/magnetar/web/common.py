@@ -65,7 +65,7 @@ def metrics(broker: Broker, principal: Principal) -> Response:
     access = None
     if broker.settings.security.authenticate_metrics_endpoint:
         access = broker.security.authorization.access_of(principal)
-    if broker.peers is not None:
+    if broker.cluster.peers is not None:
         from magnetar.node.all_figures import of_all_workers
 
         asker = None if access is None else principal
@@ -75,7 +75,7 @@ def metrics(broker: Broker, principal: Principal) -> Response:
 
 def well(broker: Broker) -> str:
     """Return the text of an answer that nothing is wrong: what is degraded all the same, or "ok"."""
-    degraded = broker.conditions.texts()
+    degraded = broker.health.conditions.texts()
     return f"degraded: {'; '.join(degraded)}" if degraded else "ok"
 
 

@@ -52,7 +52,7 @@ class WebLimits:
 def limits_of(broker: Broker) -> WebLimits:
     """Return a broker's."""
     known = not broker.security.authentication.enabled
-    return WebLimits(lambda: broker.settings, broker.memory, broker.connections, known)
+    return WebLimits(lambda: broker.settings, broker.serving.memory, broker.serving.connections, known)
 
 
 class BodyTooLarge(Exception):

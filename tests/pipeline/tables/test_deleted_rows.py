@@ -266,7 +266,7 @@ def test_two_writers_one_wins(tmp_path: Path) -> None:
             rows = pa.Table.from_pylist([change(1, 1000)], CHANGES)
             tables.apply_changes(first, rows, ["id"])
 
-    second.on_step = overtaken
+    second.steps.append(overtaken)
     with pytest.raises(tables.TableConflict, match="another writer committed"):
         tables.apply_changes(second, pa.Table.from_pylist([change(2, 1000)], CHANGES), ["id"])
     first.refresh()

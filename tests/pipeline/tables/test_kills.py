@@ -79,7 +79,7 @@ def test_two_writers_one_wins(topic: TopicOnDisk, tmp_path: Path, kind: str) -> 
         if step == "written":
             tables.sync("t", first, options=topic.options)
 
-    second.on_step = overtaken
+    second.steps.append(overtaken)
     second.writing = nullcontext  # type: ignore[method-assign]
     first.clean = lambda: 0  # type: ignore[method-assign]
     with pytest.raises(tables.TableConflict, match="another writer committed"):
@@ -92,7 +92,7 @@ def test_two_writers_one_wins(topic: TopicOnDisk, tmp_path: Path, kind: str) -> 
 def test_a_writer_taken_for_dead_does_not_commit(topic: TopicOnDisk, tmp_path: Path, kind: str) -> None:
     first, second = (tables.open(tmp_path / "lake" / "t", kind) for _ in range(2))
     second.writing = nullcontext  # type: ignore[method-assign]
-    second.on_step = lambda step: first.clean() if step == "written" else None
+    second.steps.append(lambda step: first.clean() if step == "written" else None)
     with pytest.raises(tables.TableConflict, match="taken for those of a dead writer"):
         tables.sync("t", second, options=topic.options)
     tables.sync("t", first, options=topic.options)

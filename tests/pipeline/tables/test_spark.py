@@ -46,13 +46,13 @@ def test_plain_spark_sees_what_is_committed_and_nothing_else(
 
     assert places() == []
     seen: list[tuple[str, list[tuple[int, int]]]] = []
-    table.on_step = lambda step: seen.append((step, places()))
+    table.steps.append(lambda step: seen.append((step, places())))
     tables.sync("t", table, options=topic.options, upkeep=Upkeep(compact=False))
     everything = [(row[0], row[1]) for row in topic.rows()]
     assert [(step, len(rows)) for step, rows in seen] == [
         ("noted", 0), ("written", 0), *((step, len(everything)) for step in ("committed", "done", "tidied")),
     ]  # fmt: skip
-    table.on_step = lambda _: None
+    table.steps.clear()
     for _ in range(9):
         topic.grow(3)
         tables.sync("t", table, options=topic.options, upkeep=Upkeep(keep_s=0))

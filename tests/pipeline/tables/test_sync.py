@@ -56,7 +56,7 @@ def test_files_are_on_disk_before_the_commit_unless_told_otherwise(
 
     monkeypatch.setattr(TableDirectory, "sync", noted)
     told: dict[str, list[str]] = {}
-    table.on_step = lambda step: told.update({step: list(flushed)})
+    table.steps.append(lambda step: told.update({step: list(flushed)}))
     tables.sync("t", table, options=topic.options)
     names = [each.path for each in table.files()]
     assert names

@@ -26,7 +26,7 @@ def main(data: str, where: str, kind: str, step: str, count: str) -> None:
         if name == step and seen == int(count):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    table.on_step = at
+    table.steps.append(at)
     print("ready", flush=True)
     tables.sync("t", table, options={"path": data}, max_offsets_per_commit=150)
 

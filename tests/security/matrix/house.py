@@ -316,7 +316,7 @@ class House:
 
     async def settled(self) -> None:
         """Wait for what an answered request began: what it changes belongs to that request, not to the next one."""
-        if running := list(self.broker.compactions._running.values()):
+        if running := list(self.broker.logs.compactions._running.values()):
             await asyncio.wait(running)
 
     async def close(self) -> None:
@@ -325,6 +325,6 @@ class House:
             await handler.drain()
         for handler in handlers:
             await handler.close()
-        await self.broker.compactions.close()
+        await self.broker.logs.compactions.close()
         await self._engine.close()
         await self.broker.metadata.close()

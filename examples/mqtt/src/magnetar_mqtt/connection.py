@@ -53,7 +53,7 @@ class Connection(asyncio.Protocol):
         self._untaken_since: float | None = None
         self._is_ending = self._has_left = False
         known = not self._broker.security.authentication.enabled
-        self._account = self._broker.memory.account(self._read_or_not, known=known)
+        self._account = self._broker.serving.memory.account(self._read_or_not, known=known)
 
     # The socket's side.
 
@@ -64,7 +64,7 @@ class Connection(asyncio.Protocol):
         peer = self._transport.get_extra_info("peername")
         self._host = peer[0] if peer else "local"
         self._handler.connections.add(self)
-        if not self._broker.connections.came(self._host):
+        if not self._broker.serving.connections.came(self._host):
             self._give_up("too many connections")
             return
         self._worker = asyncio.ensure_future(self._work())
@@ -111,7 +111,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_ending = True
         self._more.set()
-        self._broker.connections.left(self._host)
+        self._broker.serving.connections.left(self._host)
         self._handler.connections.discard(self)
 
     def _read_or_not(self) -> None:

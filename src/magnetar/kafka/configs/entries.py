@@ -90,7 +90,7 @@ def broker_entries(broker: Broker) -> list[ConfigEntry]:
 
 def _admin_entry(broker: Broker) -> ConfigEntry:
     """What no setting says, for a port may have been chosen late: where operators' tools ask this broker."""
-    ownership = broker.ownership
+    ownership = broker.cluster.ownership
     endpoints = next(each.endpoints for each in ownership.brokers() if each.node_id == ownership.node_id)
     urls = [f"{scheme}://{endpoints[name]}" for scheme, name in HTTP.items() if name in endpoints]
     origin = Origin(ADMIN_URL, ",".join(urls), ConfigSource.STATIC_BROKER)

@@ -49,7 +49,7 @@ def _judged(broker: Broker, name: str, asked: ReassignablePartition) -> Reassign
         if asked.replicas is None:
             answer.error_code = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
         else:
-            check_reassignment(asked.replicas, broker.ownership)
+            check_reassignment(asked.replicas, broker.cluster.ownership)
     except PartRefused as refused:
         answer.error_code, answer.error_message = refused.code, str(refused)
     return answer

@@ -68,7 +68,7 @@ def _refused(request: ApiVersionsRequest, context: RequestContext) -> int:
     if request.cluster_id is None or context.is_stranger:
         return 0
     broker = context.kafka.broker
-    here = (broker.identity.cluster_id, broker.ownership.node_id)
+    here = (broker.identity.cluster_id, broker.cluster.ownership.node_id)
     return 0 if (request.cluster_id, request.node_id) == here else ErrorCode.REBOOTSTRAP_REQUIRED
 
 

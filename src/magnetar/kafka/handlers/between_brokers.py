@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 async def between_brokers(request: BetweenBrokersRequest, context: RequestContext) -> BetweenBrokersResponse:
     """Have those answer whom the question is about."""
-    return BetweenBrokersResponse(await context.kafka.broker.between.answered(request.about, request.asked))
+    return BetweenBrokersResponse(
+        await context.kafka.broker.cluster.between.answered(request.about, request.asked)
+    )
 
 
 async def guard(

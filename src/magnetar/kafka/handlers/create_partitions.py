@@ -57,7 +57,7 @@ async def _grown(
         if twice:
             raise PartRefused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         more = topic.count - broker.growable_topic(topic.name, topic.count).partitions
-        _check_assignments(topic, more, broker.ownership)
+        _check_assignments(topic, more, broker.cluster.ownership)
         if quota is not None:
             quota.take(more)
         if not validate_only:

@@ -133,7 +133,7 @@ def _checked(broker: Broker, topic: CreatableTopic) -> NewTopic:
     if topic.assignments:
         return NewTopic(name, _assigned(broker, topic), configs)
     if topic.replication_factor != _DEFAULT:
-        check_replication_factor(topic.replication_factor, broker.ownership)
+        check_replication_factor(topic.replication_factor, broker.cluster.ownership)
     return NewTopic(name, partitions, configs)
 
 
@@ -152,7 +152,7 @@ def _assigned(broker: Broker, topic: CreatableTopic) -> int:
         raise PartRefused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
     replicas = len(topic.assignments[0].broker_ids)
     for row in topic.assignments:
-        check_assignment(row.broker_ids, broker.ownership)
+        check_assignment(row.broker_ids, broker.cluster.ownership)
         if len(row.broker_ids) != replicas:
             message = (
                 f"The manual partition assignment includes a partition with {len(row.broker_ids)} replica(s), but this "

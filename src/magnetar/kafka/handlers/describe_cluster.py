@@ -37,7 +37,7 @@ async def describe_cluster(
     broker = context.kafka.broker
     return DescribeClusterResponse(
         cluster_id=broker.identity.cluster_id,
-        controller_id=broker.ownership.leader(),
+        controller_id=broker.cluster.ownership.leader(),
         brokers=[
             DescribeClusterBroker(
                 broker_id=each.node_id, host=endpoint.host, port=endpoint.port, rack=each.rack

@@ -73,7 +73,7 @@ async def _wanted(
 async def _sizes(
     context: RequestContext, name: str, topic: Topic, partitions: Collection[int]
 ) -> DescribeLogDirsTopic:
-    size_of, is_mine = context.kafka.partitions.size_of, context.kafka.broker.ownership.is_mine
+    size_of, is_mine = context.kafka.partitions.size_of, context.kafka.broker.cluster.ownership.is_mine
     rows = [
         DescribeLogDirsPartition(partition_index=index, partition_size=await size_of(topic, index))
         async for index in paced(partitions)

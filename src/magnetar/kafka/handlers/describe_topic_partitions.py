@@ -71,7 +71,7 @@ async def _page(
             continue
         first = start[1] if name == start[0] else 0
         until = min(topic.partitions, first + limit)
-        owner = broker.ownership.owner
+        owner = broker.cluster.ownership.owner
         rows = [_partition(index, owner(topic.name, index)) async for index in paced(range(first, until))]
         response.topics.append(_told(topic, name, rows))
         limit -= len(rows)

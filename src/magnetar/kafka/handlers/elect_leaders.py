@@ -76,7 +76,7 @@ async def _told(broker: Broker, asked: TopicPartitions, kind: int) -> ReplicaEle
         partition_result=[
             _row(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, unknown.format(asked.topic, index))
             if topic is None or not 0 <= index < count
-            else _elected(index, broker.ownership.owner(topic.name, index), kind)
+            else _elected(index, broker.cluster.ownership.owner(topic.name, index), kind)
             async for index in paced(asked.partitions)
         ],
     )

@@ -86,7 +86,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     session, asks, error = context.kafka.fetch_sessions.resolve(request, named, context.account)
     if error:
         return FetchResponse(error_code=error, session_id=INVALID_SESSION)
-    memory = context.kafka.broker.memory
+    memory = context.kafka.broker.serving.memory
     while memory.is_full:  # noqa: ASYNC110 - others do not take their answers; one more would be kept as well
         await asyncio.sleep(_LOOK_FOR_ROOM_S)
     settings = context.kafka.broker.settings.of(KafkaSettings)

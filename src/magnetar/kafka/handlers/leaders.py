@@ -20,7 +20,7 @@ TELLS_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEA
 
 def brokers(context: RequestContext) -> Iterator[tuple[BrokerInfo, Endpoint]]:
     """Yield the brokers that clients of the asking listener can reach, and where."""
-    ownership = context.kafka.broker.ownership
+    ownership = context.kafka.broker.cluster.ownership
     for each in ownership.brokers():
         endpoint = _endpoint(context, each)
         if endpoint is not None:
@@ -29,12 +29,12 @@ def brokers(context: RequestContext) -> Iterator[tuple[BrokerInfo, Endpoint]]:
 
 def endpoint_of(context: RequestContext, node_id: int) -> Endpoint | None:
     """Return where clients of the asking listener reach a broker; None if they cannot, or it does not live."""
-    found = (each for each in context.kafka.broker.ownership.brokers() if each.node_id == node_id)
+    found = (each for each in context.kafka.broker.cluster.ownership.brokers() if each.node_id == node_id)
     return next((_endpoint(context, each) for each in found), None)
 
 
 def _endpoint(context: RequestContext, broker: BrokerInfo) -> Endpoint | None:
-    if broker.node_id == context.kafka.broker.ownership.node_id:
+    if broker.node_id == context.kafka.broker.cluster.ownership.node_id:
         return context.listener.advertised  # where the client has just come in
     return broker.endpoints.get(context.listener.name)
 
@@ -59,13 +59,15 @@ async def tell_leaders(
     nodes: dict[int, Any] = {}
     async for name, topic_id, partition, row in paced(misled):
         topic = named_topic(broker, name, topic_id)
-        owner = None if topic is None else broker.ownership.owner(topic.name, partition)
+        owner = None if topic is None else broker.cluster.ownership.owner(topic.name, partition)
         if owner is None:
             continue
         row.current_leader = leader_row(leader_id=owner.node_id, leader_epoch=owner.epoch)
         endpoint = endpoint_of(context, owner.node_id)
         if endpoint is not None:
-            rack = next(each.rack for each in broker.ownership.brokers() if each.node_id == owner.node_id)
+            rack = next(
+                each.rack for each in broker.cluster.ownership.brokers() if each.node_id == owner.node_id
+            )
             nodes[owner.node_id] = node_row(
                 node_id=owner.node_id, host=endpoint.host, port=endpoint.port, rack=rack
             )

@@ -29,7 +29,7 @@ async def list_config_resources(
     if not kinds <= set(ConfigResourceType):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[])
     broker = context.kafka.broker
-    nodes = [str(each.node_id) for each in broker.ownership.brokers()]
+    nodes = [str(each.node_id) for each in broker.cluster.ownership.brokers()]
     names = {
         ConfigResourceType.TOPIC: [topic.kafka_name for topic in broker.topics() if broker.visible(topic)],
         ConfigResourceType.BROKER: nodes,

@@ -67,7 +67,7 @@ async def metadata(request: MetadataRequest, context: RequestContext) -> Metadat
             for each, endpoint in brokers(context)
         ],
         cluster_id=broker.identity.cluster_id,
-        controller_id=broker.ownership.leader(),
+        controller_id=broker.cluster.ownership.leader(),
         topics=found,
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
@@ -156,7 +156,7 @@ def _refused(code: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUID) -> 
 
 def _rows_of(context: RequestContext) -> _Rows:
     """Return what gives a topic's rows."""
-    sole = context.kafka.broker.ownership.sole_owner
+    sole = context.kafka.broker.cluster.ownership.sole_owner
 
     async def rows(topic: Topic) -> Sequence[MetadataResponsePartition]:
         if topic.partitions <= MANY_ROWS:
@@ -181,7 +181,7 @@ def _rows_of(context: RequestContext) -> _Rows:
 
 
 async def _each(context: RequestContext, topic: Topic) -> list[MetadataResponsePartition]:
-    owner_of = context.kafka.broker.ownership.owner
+    owner_of = context.kafka.broker.cluster.ownership.owner
     owners = [owner_of(topic.name, index) async for index in paced(range(topic.partitions))]
     unreached = {each.node_id for each in set(owners) if each and endpoint_of(context, each.node_id) is None}
     return [

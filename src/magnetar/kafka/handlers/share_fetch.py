@@ -139,7 +139,7 @@ class _Fetching:
 
     async def run(self) -> None:
         """Fill the rows of what there is now or, while there is nothing, of what comes."""
-        memory = self._context.kafka.broker.memory
+        memory = self._context.kafka.broker.serving.memory
         while memory.is_full and not self._session.deserted:  # noqa: ASYNC110 - others do not take their answers
             await asyncio.sleep(_LOOK_FOR_ROOM_S)
         if self._request.max_records <= 0:
@@ -205,7 +205,9 @@ class _Fetching:
         if request.max_bytes <= 0:
             return  # as from Kafka, whatever max_records says: who wants no byte waits, and gets no record
         most = min(
-            request.max_bytes, _MAX_ANSWER_BYTES, max(self._context.kafka.broker.memory.room_bytes, _MIN_ROOM)
+            request.max_bytes,
+            _MAX_ANSWER_BYTES,
+            max(self._context.kafka.broker.serving.memory.room_bytes, _MIN_ROOM),
         )
         async for where in paced(list(self._served)):
             room = most - self._bytes

@@ -43,7 +43,7 @@ class Lags:
 
     async def fill(self) -> None:
         """Fill all rows, with an error where the end cannot be had now."""
-        ownership = self._context.kafka.broker.ownership
+        ownership = self._context.kafka.broker.cluster.ownership
         by_node: dict[int, list[_Wanted]] = {}
         async for wanted in paced(self._wanted.values()):
             owner = ownership.owner(wanted.topic.name, wanted.partition)

@@ -42,7 +42,7 @@ async def moving_subscription(
     context: RequestContext, group_id: str, topic: Topic, index: int, offset: int
 ) -> AsyncIterator[None]:
     """Have a linked subscription begin where its group then does; raise `CoordinatorRefused` if it has consumers."""
-    links = context.kafka.broker.linked_queues
+    links = context.kafka.broker.coordination.linked_queues
     if not links.is_linked(group_id):
         yield
         return

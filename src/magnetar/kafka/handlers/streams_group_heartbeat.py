@@ -78,7 +78,7 @@ async def _make(missing: Sequence[MissingTopic], context: RequestContext) -> lis
     async for topic in paced(missing):
         try:
             if topic.replication_factor not in _AS_BY_DEFAULT:
-                check_replication_factor(topic.replication_factor, broker.ownership)
+                check_replication_factor(topic.replication_factor, broker.cluster.ownership)
             name = broker.naming.parse(topic.name)
             wanted.append((topic.name, NewTopic(name, topic.partitions, dict(topic.configs))))
         except (BrokerError, PartRefused) as error:

@@ -44,7 +44,7 @@ class Partitions:
         self._on_closed = self._closed  # made once, not for each of many thousand partitions
         self._opening: Once[tuple[str, int], Partition] = Once()
         self._ahead = ReadAhead()
-        memory = broker.memory.account(lambda: None, known=True)
+        memory = broker.serving.memory.account(lambda: None, known=True)
         self._conversions = BatchConversions(
             chunked_bytes=broker.settings.of(KafkaSettings).chunked_message_max_bytes, charge=memory.charge
         )
@@ -109,7 +109,9 @@ class Partitions:
         if found is not None:
             found.touched = True
             return found
-        self._broker.open_logs.check(topic, index)  # at once: a request may name a million that are not there
+        self._broker.logs.open_logs.check(
+            topic, index
+        )  # at once: a request may name a million that are not there
         return await self._opening.do(key, lambda: self._load(topic, index))
 
     @asynccontextmanager
@@ -130,10 +132,10 @@ class Partitions:
         if len(self._lent) > _LENT_AT_ONCE:
             lent, self._lent = self._lent, []
             left = [held for each in lent if (held := self._leave(each)) is not None]
-            await self._broker.open_logs.close(left)
+            await self._broker.logs.open_logs.close(left)
 
     async def _load(self, topic: Topic, index: int) -> Partition:
-        held = await self._broker.open_logs.open(topic, index)
+        held = await self._broker.logs.open_logs.open(topic, index)
         partition = Partition(
             topic,
             index,
@@ -197,11 +199,11 @@ class Partitions:
         async for partition in sliced(self._open.values()):
             self._leave(partition)
             partition.touched = False
-        await self._broker.open_logs.close_unheld()
+        await self._broker.logs.open_logs.close_unheld()
 
     def _leave(self, partition: Partition) -> OpenLog | None:
         """Have a partition that nobody asked for be open no more; return its log, if that may be closed now."""
-        held = self._broker.open_logs.get(partition.topic, partition.index)
+        held = self._broker.logs.open_logs.get(partition.topic, partition.index)
         if held is None or partition.touched or not partition.is_idle:
             return None
         self._forget(partition)

@@ -28,7 +28,7 @@ class LazyQuotas:
     def _begin(self, quotas: ClientQuotas) -> None:
         from magnetar.kafka.quotas.managers import QuotaManagers
 
-        account = self._broker.memory.account(lambda: None, known=True)
+        account = self._broker.serving.memory.account(lambda: None, known=True)
         self.made = QuotaManagers(quotas, self._settings, account)
         quotas.changed.append(self._changed)  # behind that of those
         self._changed()

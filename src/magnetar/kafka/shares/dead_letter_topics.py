@@ -121,7 +121,7 @@ class DeadLetterTopics:
 
         Raises ``BrokerError``, ``LedgerError``, ``RecordsError``, `CoordinatorRefused`.
         """
-        ownership = self._broker.ownership
+        ownership = self._broker.cluster.ownership
         owner = ownership.owner(topic.name, index)
         if owner is not None and owner.node_id != ownership.node_id:
             await self._ask(owner.node_id, topic, index, batch)

@@ -52,12 +52,12 @@ class Shares:
         self.settings_of = settings_of
         self.states = ShareCoordinator(LedgerOffsetsLog(broker, partitions, topic), broker.background, clock)
         """Those that this broker keeps, of whoever's partitions."""
-        self.anywhere = StatesAnywhere(self.states, others, broker.ownership, broker.background, home)
+        self.anywhere = StatesAnywhere(self.states, others, broker.cluster.ownership, broker.background, home)
         """Those of all brokers."""
         self.others = others
         self.sessions = ShareSessions(
             lambda: broker.settings.of(ShareSettings).group_share_max_share_sessions,
-            broker.memory.account(lambda: None, known=True),
+            broker.serving.memory.account(lambda: None, known=True),
             self._session_ended,
         )
         self.topic = topic
@@ -103,7 +103,7 @@ class Shares:
             self._clock,
             self._gone,
             self.dead_letters,
-            self.broker.linked_queues if self.topic == SHARE_GROUP_STATE else None,
+            self.broker.coordination.linked_queues if self.topic == SHARE_GROUP_STATE else None,
         )
         try:
             await served.load()

@@ -95,10 +95,16 @@ class Markers:
     def _owner(self, where: TransactionPartition) -> int | None:
         """Return which other broker has a partition; None if this one has, or nobody, or there is no such partition."""
         try:
-            owner = self._broker.ownership.owner(self._broker.topic(where.topic).name, where.partition)
+            owner = self._broker.cluster.ownership.owner(
+                self._broker.topic(where.topic).name, where.partition
+            )
         except TopicNotFound:
             return None
-        return None if owner is None or owner.node_id == self._broker.ownership.node_id else owner.node_id
+        return (
+            None
+            if owner is None or owner.node_id == self._broker.cluster.ownership.node_id
+            else owner.node_id
+        )
 
     async def _write_some(
         self,
@@ -169,7 +175,7 @@ class Markers:
         """
         topic = self._broker.topic(where.topic)
         if topic.internal:
-            if not self._broker.ownership.is_mine(topic.name, where.partition):
+            if not self._broker.cluster.ownership.is_mine(topic.name, where.partition):
                 raise NotOwned(f"{where.topic}-{where.partition}", None)
             self._ends(marker, where)
             ended = self._end_offsets(topic.kafka_name, where.partition, marker)

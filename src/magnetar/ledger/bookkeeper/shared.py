@@ -58,7 +58,7 @@ class BookKeeperParts:
         if self.used_tiers is None:
             self.used_tiers = self.make_tiers()
             if self.counts_cache is not None:
-                self.used_tiers.cache.held, self.used_tiers.cache.has_room = self.counts_cache
+                self.used_tiers.cache.count(*self.counts_cache)
         return self.used_tiers
 
 

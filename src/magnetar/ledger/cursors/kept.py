@@ -50,7 +50,7 @@ class KeptCursors(CursorStore):
     """
 
     def __init__(self, log: CursorsLog, keeper: CursorKeeper, owned: OwnedLog | None = None) -> None:
-        self.changed: Callable[[], None] = lambda: None
+        self.watchers = []
         self._log = log
         self._keeper = keeper
         self._owned = owned
@@ -221,7 +221,8 @@ class KeptCursors(CursorStore):
         self._due[name] = kept
         if not self._is_closed and self._keeper.clock() - kept.saved_ms >= self.save_interval_ms:
             self._keeper.soon(kept)
-        self.changed()
+        for notify in self.watchers:
+            notify()
 
     def close(self) -> None:
         """Have nothing more written of them: whoever opens the log again finds them as they are kept now."""

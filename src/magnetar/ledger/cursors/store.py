@@ -18,7 +18,7 @@ class CursorStore(ABC):
     """
 
     save_interval_ms: int = 0
-    changed: Callable[[], None]
+    watchers: list[Callable[[], None]]
     """Called when a cursor was changed of which something is in memory only."""
 
     @abstractmethod

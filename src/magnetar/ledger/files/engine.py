@@ -114,7 +114,7 @@ class FilesEngine(LedgerEngine):
             flush_interval_ms=flush_interval_ms,
             interceptors=interceptors,
             leases=leases,
-            on_failed=lambda error: self.on_failed(error),
+            on_failed=self.report_failure,
             on_written=self._made_durable,
             journal_folder=journal_folder(root, worker),
             make_tiers=make_tiers,

@@ -10,15 +10,23 @@ Key = tuple[int, int]
 
 
 class BlockCache:
-    """The least recently used goes first. ``held`` is told of each change, in bytes: what is kept here is counted."""
+    """The least recently used goes first."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.size = 0
-        self.held: Callable[[int], None] = lambda change: None
-        self.has_room: Callable[[], bool] = lambda: True
-        """Whether more than what somebody waits for may be read."""
+        self._counts: list[Callable[[int], None]] = []
+        self._limits: list[Callable[[], bool]] = []
         self._blocks: OrderedDict[Key, bytes] = OrderedDict()
+
+    def count(self, held: Callable[[int], None], has_room: Callable[[], bool]) -> None:
+        """Have ``held`` called with each change of the size, in bytes, and ask ``has_room`` before reading ahead."""
+        self._counts.append(held)
+        self._limits.append(has_room)
+
+    def has_room(self) -> bool:
+        """Return whether more than what a reader waits for may be read."""
+        return all(has_room() for has_room in self._limits)
 
     def get(self, key: Key) -> bytes | None:
         """Return a block that is here."""
@@ -50,4 +58,5 @@ class BlockCache:
 
     def _count(self, change: int) -> None:
         self.size += change
-        self.held(change)
+        for held in self._counts:
+            held(change)

@@ -269,7 +269,7 @@ class DeltaLakeTable(Table):
 
     def _write(self, actions: Sequence[Mapping[str, Any]]) -> None:
         try:
-            self._log.write(self.version + 1, actions, lambda: self.on_step("marked"))
+            self._log.write(self.version + 1, actions, lambda: self.reached("marked"))
         except FileExistsError as error:
             raise lost_race(self, error) from None
 

@@ -303,7 +303,7 @@ class IcebergTable(Table):
             write_deletes(self.data, commit.attempt, task.file.file_path, deleted, flush=self.layout.flush)
             for task, deleted in marked
         ]
-        self.on_step("marked")
+        self.reached("marked")
         replaced = [task for task, _ in marked] + gone
         dropped = {d.file_path for t in replaced for d in t.delete_files if is_of(d, t.file.file_path)}
         producer = OverwriteWithDeletes(

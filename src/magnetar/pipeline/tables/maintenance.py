@@ -115,9 +115,9 @@ def compact(table: Table, engine: Engine, *, fewest: int = FEWEST) -> int:
         added = [file for files in engine.run(tasks) for file in files]
         before, after = (sum(each.live_rows for each in some) for some in (removed, added))
         assert before == after, f"{before} rows became {after}"
-        table.on_step("rewritten")
+        table.reached("rewritten")
         table.commit(TableCommit("compact", attempt, add=added, remove=removed))
-        table.on_step("compacted")
+        table.reached("compacted")
     return len(removed)
 
 
@@ -125,7 +125,7 @@ def tidy(table: Table, engine: Engine, upkeep: Upkeep) -> tuple[int, int]:
     """Return how many files went into others, and how many were deleted; the caller holds the writer's lock."""
     compacted = compact(table, engine) if upkeep.compact else 0
     expired = table.expire(upkeep.keep_s) if upkeep.keep_s is not None else 0
-    table.on_step("tidied")
+    table.reached("tidied")
     return compacted, expired
 
 

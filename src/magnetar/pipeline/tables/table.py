@@ -102,7 +102,8 @@ class Table(ABC):
         self.place = place
         self.data = data
         self.layout = layout
-        self.on_step: Step = lambda _: None
+        self.steps: list[Step] = []
+        """Each is called with the name of a step that is done."""
         self.footers: dict[str, Any] = {}
         """Footers of files that were looked at, which never change."""
 
@@ -170,6 +171,11 @@ class Table(ABC):
         """Forget commits and delete files that are out of use for so long; give how many files went."""
 
     # --- what is the same for all -----------------------------------------------------------------------------
+
+    def reached(self, step: str) -> None:
+        """Report that a step of a change is done."""
+        for report in self.steps:
+            report(step)
 
     def state(self, commits: int = 20) -> TableState:
         """Return what people want to know of it."""
@@ -284,7 +290,7 @@ class Table(ABC):
         What a catalog does not say whether it took stays where it is (`CommitUnknown`).
         """
         name = note_attempt(self.place, self.data)
-        self.on_step("noted")
+        self.reached("noted")
         is_known = True
         try:
             yield name
@@ -307,10 +313,10 @@ class Table(ABC):
         """Have ``written`` write files for an attempt, and commit them together with their offset ranges."""
         with self.attempt() as attempt:
             files = list(written(attempt))
-            self.on_step("written")
+            self.reached("written")
             self.commit(TableCommit("append", attempt, files, (), ranges, topics, marks or {}))
-            self.on_step("committed")
-        self.on_step("done")
+            self.reached("committed")
+        self.reached("done")
         return files
 
     def adopt(
@@ -333,9 +339,9 @@ class Table(ABC):
         self.check_attempts(attempts)
         with self.attempt() as attempt:
             self.commit(TableCommit("append", attempt, files, (), ranges, topics, marks or {}))
-            self.on_step("committed")
+            self.reached("committed")
         self._forget(attempts)
-        self.on_step("done")
+        self.reached("done")
         return True
 
     def has(self, ranges: Sequence[OffsetRange]) -> bool:

@@ -116,11 +116,11 @@ def apply_changes(
         if len(upserts):
             ordered = upserts.sort_by([(name, "ascending") for name in keys])
             added += written(table, ordered, attempt, sorted_by=tuple(keys))
-        table.on_step("written")
+        table.reached("written")
         commit = TableCommit("merge", attempt, added, merge.replaced, ranges, topics or {}, mark=merge.marked)
         if added or merge.replaced or merge.marked or ranges:
             table.commit(commit)
-        table.on_step("committed")
+        table.reached("committed")
     stale = len(merge.stale)
     deletes = len(last) - stale - len(upserts)
     return Applied(len(rows), len(upserts), deletes, stale, len(merge.replaced), len(merge.marked))

@@ -50,7 +50,7 @@ def lookup(
     if finds_coordinator:  # it is where its transactions are kept, and that is taken when this one starts
         assert transactions is not None
         name = transactions.kept_in(name)
-    ownership = connection.services.broker.ownership
+    ownership = connection.services.broker.cluster.ownership
     owner = ownership.owner(name.topic, name.partition or 0)
     if owner is None:
         return _taken(connection, command, name)
@@ -59,7 +59,7 @@ def lookup(
 
 
 async def _taken(connection: PulsarConnection, command: CommandLookupTopic, name: PulsarName) -> None:
-    ownership = connection.services.broker.ownership
+    ownership = connection.services.broker.cluster.ownership
     try:
         owner = await ownership.acquire_later(ownership.bundle_of(name.topic, name.partition or 0))
     except NotOwned as elsewhere:
@@ -92,7 +92,7 @@ def _send_to(
 
 def _endpoint(connection: PulsarConnection, owner: Owned) -> Endpoint | None:
     """Return where clients of this listener reach a broker."""
-    ownership = connection.services.broker.ownership
+    ownership = connection.services.broker.cluster.ownership
     if owner.node_id == ownership.node_id:
         return connection.listener.advertised  # where the client has just come in
     found = (each for each in ownership.brokers() if each.node_id == owner.node_id)

@@ -160,7 +160,7 @@ class _View:
 
     def _elsewhere(self, error: NotOwned, request: Request) -> Response:
         """Send a client to the broker that has what it asks about, as Pulsar does; 503 while nobody has it."""
-        ownership, owner = self._services.broker.ownership, error.owner
+        ownership, owner = self._services.broker.cluster.ownership, error.owner
         address = None if owner is None else address_of(ownership, owner.node_id, self._address())
         if address is None or not address.broker:
             return _Refusal(503, str(error))

@@ -24,7 +24,7 @@ _OF_SINGLE_TOPICS = ("topic", "partition", "subscription", "group")
 
 async def topics(ask: AdminRequest) -> dict[str, dict[str, dict[str, dict[str, Any]]]]:
     """Return the stats of the topics that are open at this broker: by namespace, bundle, and kind of topic."""
-    ownership = ask.services.broker.ownership
+    ownership = ask.services.broker.cluster.ownership
     found: dict[str, dict[str, dict[str, dict[str, Any]]]] = {}
     async for topic in sliced(ask.services.topics.all_open()):
         bundle = ownership.bundle_of(topic.topic.name, topic.index)
@@ -108,7 +108,7 @@ async def load_report(ask: AdminRequest) -> Mapping[str, Any]:
         counts["numTopics"] += 1
         counts["numProducers"] += len(topic.producers.by_name)
         counts["numConsumers"] += sum(len(each.consumers) for each in topic.subscriptions.values())
-    bundles = sorted({str(each.bundle) async for each in sliced(broker.open_logs.all())})
+    bundles = sorted({str(each.bundle) async for each in sliced(broker.logs.open_logs.all())})
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {
         "webServiceUrl": address.http or None,
@@ -128,7 +128,7 @@ async def load_report(ask: AdminRequest) -> Mapping[str, Any]:
         "brokerVersionString": __version__,
         "protocols": {},
         "lastUpdate": ask.services.clock(),
-        **broker.ownership.load,
+        **broker.cluster.ownership.load,
         "loadReportType": "LocalBrokerData",
     }
 

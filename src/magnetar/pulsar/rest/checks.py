@@ -28,7 +28,7 @@ def typed(ask: AdminRequest, path: str, kind: type) -> Any:
 
 def only_this_cluster(ask: AdminRequest, value: list[Any]) -> None:
     """Raise ``RestError`` (403) for clusters that are not this one."""
-    cluster = ask.services.broker.ownership.cluster
+    cluster = ask.services.broker.cluster.ownership.cluster
     if value != [cluster]:
         raise RestError(403, f"there is one cluster, {cluster}: geo-replication is not served")
 

@@ -23,7 +23,7 @@ from magnetar.web import common as web_common
 
 async def clusters(ask: AdminRequest) -> list[str]:
     """List the clusters."""
-    return [ask.services.broker.ownership.cluster]
+    return [ask.services.broker.cluster.ownership.cluster]
 
 
 async def cluster(ask: AdminRequest) -> dict[str, Any]:
@@ -42,7 +42,7 @@ async def cluster(ask: AdminRequest) -> dict[str, Any]:
 
 async def change_cluster(ask: AdminRequest) -> None:
     """Refuse: there is one cluster, and it follows its brokers' settings."""
-    name = ask.services.broker.ownership.cluster
+    name = ask.services.broker.cluster.ownership.cluster
     if ask.path["cluster"] == name:
         raise RestError(409, f"Cluster {name} already exists, and is what the broker's settings say")
     raise RestError(405, f"there is one cluster, {name}: geo-replication is not served")
@@ -64,17 +64,17 @@ async def brokers(ask: AdminRequest) -> list[str]:
     """List the active brokers."""
     if "cluster" in ask.path:
         _known(ask)
-    return [_address(ask, each.node_id).broker for each in ask.services.broker.ownership.brokers()]
+    return [_address(ask, each.node_id).broker for each in ask.services.broker.cluster.ownership.brokers()]
 
 
 async def leader(ask: AdminRequest) -> dict[str, str]:
     """Return the broker that leads the cluster."""
-    address = _address(ask, ask.services.broker.ownership.leader())
+    address = _address(ask, ask.services.broker.cluster.ownership.leader())
     return {"brokerId": address.broker, "serviceUrl": address.http or address.https}
 
 
 def _address(ask: AdminRequest, node_id: int) -> Address:
-    return address_of(ask.services.broker.ownership, node_id, ask.address)
+    return address_of(ask.services.broker.cluster.ownership, node_id, ask.address)
 
 
 async def health(ask: AdminRequest) -> Reply:
@@ -204,7 +204,7 @@ def _setting(ask: AdminRequest) -> tuple[str, Callable[[str], str | None]]:
 
 
 def _known(ask: AdminRequest) -> None:
-    if ask.path["cluster"] != ask.services.broker.ownership.cluster:
+    if ask.path["cluster"] != ask.services.broker.cluster.ownership.cluster:
         raise RestError(404, f"Cluster {ask.path['cluster']} does not exist")
 
 

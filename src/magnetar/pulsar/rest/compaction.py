@@ -24,13 +24,13 @@ async def begin(ask: AdminRequest) -> None:
 @part
 async def begin_on(ask: AdminRequest, name: PulsarName) -> None:
     topic = await opened(ask, name)
-    ask.services.broker.compactions.begin(topic.topic, topic.log)
+    ask.services.broker.logs.compactions.begin(topic.topic, topic.log)
 
 
 @part
 async def report_on(ask: AdminRequest, name: PulsarName) -> dict[str, Any]:
     log = (await opened(ask, name)).log
-    running = ask.services.broker.compactions.is_running(log)
+    running = ask.services.broker.logs.compactions.is_running(log)
     return {
         "running": running,
         "status": log.compaction.status.value,

@@ -67,7 +67,7 @@ async def opened(ask: AdminRequest, name: PulsarName) -> PulsarTopic:
 
 def check_not_elsewhere(ask: AdminRequest, what: str, owner: Owned | None) -> None:
     """Raise ``NotOwned`` if another broker has it; what nobody has may be this one's."""
-    if owner is not None and owner.node_id != ask.services.broker.ownership.node_id:
+    if owner is not None and owner.node_id != ask.services.broker.cluster.ownership.node_id:
         raise NotOwned(what, owner)
 
 
@@ -84,7 +84,7 @@ async def everywhere(ask: AdminRequest, part: Part, topic: Topic) -> dict[str, A
 
 async def of_names(ask: AdminRequest, part: Part, names: Sequence[str]) -> dict[str, Any]:
     """Return what a part gives for these partitions, by name. All are asked before the first refusal is raised."""
-    ownership = ask.services.broker.ownership
+    ownership = ask.services.broker.cluster.ownership
 
     def owner(name: str) -> Owned | None:
         parsed = PulsarName.parse(name)
@@ -135,7 +135,7 @@ async def _there(ask: AdminRequest, node_id: int, part: Part, names: Sequence[st
             "partitions": list(some),
         }
         try:
-            answer = await ask.services.broker.between.ask(node_id, ABOUT, asked)
+            answer = await ask.services.broker.cluster.between.ask(node_id, ABOUT, asked)
         except BrokerError as error:  # it may have been done; nobody knows
             found += [RestError(503, str(error))] * len(some)
         else:
@@ -192,4 +192,4 @@ def answer_others(services: PulsarServices, address: Callable[[], Address]) -> N
         outcomes = work.result() if done else [late] * len(names)
         return [_told(_name(part), each) for each in outcomes]
 
-    services.broker.between.answer(ABOUT, read, answer)
+    services.broker.cluster.between.answer(ABOUT, read, answer)

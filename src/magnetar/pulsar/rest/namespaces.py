@@ -31,7 +31,7 @@ async def policies(ask: AdminRequest) -> dict[str, Any]:
     content.setdefault(
         "auth_policies", {"namespace_auth": {}, "destination_auth": {}, "subscription_auth_roles": {}}
     )
-    cluster = ask.services.broker.ownership.cluster
+    cluster = ask.services.broker.cluster.ownership.cluster
     return {"replication_clusters": [cluster], "bundles": _bundles(ask), **content}
 
 
@@ -88,13 +88,13 @@ async def bundles(ask: AdminRequest) -> dict[str, Any]:
 
 
 def _bundles(ask: AdminRequest) -> dict[str, Any]:
-    found = ask.services.broker.ownership.bundles(ask.namespace)
+    found = ask.services.broker.cluster.ownership.bundles(ask.namespace)
     return {"boundaries": ["0x00000000", *(boundary(each.end) for each in found)], "numBundles": len(found)}
 
 
 async def unload(ask: AdminRequest) -> None:
     """Give a namespace's topics, or a bundle of them, away: they are closed; their clients look them up again."""
-    ownership = ask.services.broker.ownership
+    ownership = ask.services.broker.cluster.ownership
     concerned = [await _bundle(ask)] if "bundle" in ask.path else ownership.bundles(ask.namespace)
     ask.services.broker.namespaces.policies(ask.namespace)
     if wanted := ask.query.get("destinationBroker"):
@@ -113,7 +113,7 @@ async def unload(ask: AdminRequest) -> None:
 async def split(ask: AdminRequest) -> None:
     """Cut a bundle in two, or at the hashes of the body; its owner does it, and its topics are opened anew."""
     ask.services.broker.namespaces.policies(ask.namespace)
-    ownership, bundle = ask.services.broker.ownership, await _bundle(ask)
+    ownership, bundle = ask.services.broker.cluster.ownership, await _bundle(ask)
     owner = ownership.owner_of(bundle)
     if owner is None or owner.node_id != ownership.node_id:
         raise NotOwned(f"Namespace bundle {bundle}", owner)
@@ -133,7 +133,7 @@ def _wanted(ask: AdminRequest) -> list[int]:
 
 async def _bundle(ask: AdminRequest) -> Bundle:
     """Return the bundle that the path names: by its range, or as the one with most topics (``LARGEST``)."""
-    bundles, wanted = ask.services.broker.ownership.bundles(ask.namespace), ask.path["bundle"]
+    bundles, wanted = ask.services.broker.cluster.ownership.bundles(ask.namespace), ask.path["bundle"]
     if wanted == "LARGEST":
         counts = {each: len(await _hashes(ask, each)) for each in bundles}
         return max(counts, key=lambda each: (counts[each], each))
@@ -234,7 +234,7 @@ async def _concerned(ask: AdminRequest) -> list[str]:
     names = ask.services.topics.names(ask.namespace)
     if "bundle" not in ask.path:
         return names
-    bundle, bundle_of = await _bundle(ask), ask.services.broker.ownership.bundle_of
+    bundle, bundle_of = await _bundle(ask), ask.services.broker.cluster.ownership.bundle_of
     parsed = [(name, PulsarName.parse(name)) async for name in sliced(names)]
     return [name for name, each in parsed if bundle_of(each.topic, each.partition or 0) == bundle]
 

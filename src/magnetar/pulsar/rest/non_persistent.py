@@ -27,7 +27,7 @@ def found(ask: AdminRequest) -> Topic:
     name = ask.topic
     topic = _all(ask).find(name)
     if topic is None:  # what has no partitions, only its broker knows
-        owner = ask.services.broker.ownership.owner(name.topic, name.partition or 0)
+        owner = ask.services.broker.cluster.ownership.owner(name.topic, name.partition or 0)
         check_not_elsewhere(ask, str(name), owner)
     if topic is None or (name.partition is not None and name.partition >= topic.partitions):
         raise TopicNotFound(f"Topic {name} not found")

@@ -111,7 +111,7 @@ async def topic_policies(ask: AdminRequest) -> dict[str, Any] | None:
     """Return where and when a topic's ledgers are offloaded: what it says itself or, with ``applied``, what is so."""
     topic = found(ask)
     if ask.flag("applied"):
-        return _as_json(ask.services.broker.offloading.policy(topic))
+        return _as_json(ask.services.broker.logs.offloading.policy(topic))
     said: dict[str, Any] | None = ask.services.topics.policies.content(topic.name).get(_TOPIC_KEY)
     return said
 
@@ -156,12 +156,12 @@ async def begin(ask: AdminRequest) -> None:
         raise RestError(400, "the body must be a message id: ledgerId and entryId, whole numbers")
     topic = await one(ask)
     broker = ask.services.broker
-    held = await broker.open_logs.open(topic.topic, topic.index)
+    held = await broker.logs.open_logs.open(topic.topic, topic.index)
     ids = [each.ledger_id for each in held.log.ledgers()]
     if ledger_id not in ids and not (ids and ledger_id > ids[-1]):
         raise RestError(412, f"{ask.topic} has no ledger {ledger_id}")
     try:
-        broker.offloading.begin(held, Position(ledger_id, entry_id))
+        broker.logs.offloading.begin(held, Position(ledger_id, entry_id))
     except AlreadyOffloading as error:
         raise RestError(409, str(error)) from None
     except CannotOffload as error:
@@ -171,7 +171,7 @@ async def begin(ask: AdminRequest) -> None:
 async def status(ask: AdminRequest) -> dict[str, Any]:
     """Tell how the last offload went that somebody asked for since the broker started."""
     topic = await one(ask)
-    report = ask.services.broker.offloading.report(topic.log)
+    report = ask.services.broker.logs.offloading.report(topic.log)
     first = report.first_left
     left = {"ledgerId": first.ledger_id, "entryId": first.entry_id, "partitionIndex": topic.partition}
     return {

@@ -75,7 +75,7 @@ POLICIES = (
         "replication_clusters",
         list,
         honoured=True,
-        unset=lambda ask: [ask.services.broker.ownership.cluster],
+        unset=lambda ask: [ask.services.broker.cluster.ownership.cluster],
         suits=only_this_cluster,
     ),
     NamespacePolicy("persistence", "persistence", dict, honoured=True),
@@ -209,7 +209,7 @@ def _routes(policy: NamespacePolicy) -> tuple[RestRoute, ...]:
         if not value and (unset := policy.unset(ask)) is not None:
             return unset
         if policy.key in _PER_CLUSTER and value is not None:
-            return own_of(value, ask.services.broker.ownership.cluster)
+            return own_of(value, ask.services.broker.cluster.ownership.cluster)
         return value
 
     async def write(ask: AdminRequest) -> None:
@@ -220,7 +220,7 @@ def _routes(policy: NamespacePolicy) -> tuple[RestRoute, ...]:
             policy.suits(ask, value)
         if policy.key in NAMESPACE_KEYS:
             decode_limits({policy.path: value}, {policy.path: NAMESPACE_KEYS[policy.key]}, strict=True)
-        own = ask.services.broker.ownership.cluster
+        own = ask.services.broker.cluster.ownership.cluster
 
         def edit(content: dict[str, Any]) -> None:
             if policy.key in _PER_CLUSTER:
@@ -231,7 +231,7 @@ def _routes(policy: NamespacePolicy) -> tuple[RestRoute, ...]:
         await change(ask, edit)
 
     async def remove(ask: AdminRequest) -> None:
-        own = ask.services.broker.ownership.cluster
+        own = ask.services.broker.cluster.ownership.cluster
 
         def edit(content: dict[str, Any]) -> None:
             if policy.key in _PER_CLUSTER:

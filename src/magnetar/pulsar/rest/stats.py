@@ -47,7 +47,7 @@ def as_asked(ask: AdminRequest, stats: dict[str, Any]) -> dict[str, Any]:
     """Return a topic's stats with who has it, this broker, and without what the query leaves out
     (``excludePublishers``, ``excludeConsumers``).
     """
-    ownership = ask.services.broker.ownership
+    ownership = ask.services.broker.cluster.ownership
     stats["ownerBroker"] = address_of(ownership, ownership.node_id, ask.address).broker
     if ask.flag("excludePublishers"):
         stats["publishers"] = []

@@ -19,7 +19,7 @@ async def tenant(ask: AdminRequest) -> dict[str, Any]:
     """Return a tenant's admins and clusters."""
     _known(ask)
     roles = ask.services.broker.namespaces.admin_roles(ask.path["tenant"])
-    return {"adminRoles": sorted(roles), "allowedClusters": [ask.services.broker.ownership.cluster]}
+    return {"adminRoles": sorted(roles), "allowedClusters": [ask.services.broker.cluster.ownership.cluster]}
 
 
 async def create(ask: AdminRequest) -> None:
@@ -69,7 +69,7 @@ def legal(name: str, what: str) -> str:
 
 async def _keep(ask: AdminRequest) -> None:
     content = ask.object()
-    own = ask.services.broker.ownership.cluster
+    own = ask.services.broker.cluster.ownership.cluster
     clusters = content.get("allowedClusters") or [own]
     if not isinstance(clusters, list) or set(clusters) - {own}:
         raise RestError(412, f"Clusters do not exist: there is only {own}")

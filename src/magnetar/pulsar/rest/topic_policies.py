@@ -114,7 +114,7 @@ def _own_or_namespaces(key: str) -> Callable[[AdminRequest, Topic], Any]:
     def applied(ask: AdminRequest, topic: Topic) -> Any:
         own = _own(ask, topic, key)
         said = ask.services.broker.namespaces.content(ask.namespace).get(key) if own is None else own
-        return own_of(said, ask.services.broker.ownership.cluster)
+        return own_of(said, ask.services.broker.cluster.ownership.cluster)
 
     return applied
 
@@ -185,7 +185,7 @@ POLICIES = (
     TopicPolicy(
         "replication",
         "replicationClusters",
-        lambda ask, topic: [ask.services.broker.ownership.cluster],
+        lambda ask, topic: [ask.services.broker.cluster.ownership.cluster],
         list,
         suits=only_this_cluster,
     ),

@@ -157,7 +157,7 @@ async def delete(ask: AdminRequest) -> None:
 async def is_used_on(ask: AdminRequest, name: PulsarName) -> bool:
     """Whether a partition has clients; one that is not open has none."""
     index = name.partition or 0
-    check_not_elsewhere(ask, str(name), ask.services.broker.ownership.owner(name.topic, index))
+    check_not_elsewhere(ask, str(name), ask.services.broker.cluster.ownership.owner(name.topic, index))
     topic = ask.services.topics.find(name)
     partition = None if topic is None else ask.services.topics.opened(topic, index)
     return partition is not None and (
@@ -172,7 +172,7 @@ async def unload(ask: AdminRequest) -> None:
 
 @part
 async def unload_on(ask: AdminRequest, name: PulsarName) -> None:
-    topic, logs = await opened(ask, name), ask.services.broker.open_logs
+    topic, logs = await opened(ask, name), ask.services.broker.logs.open_logs
     going = logs.get(topic.topic, topic.index)
     if going is not None:
         await logs.release([going], LedgerClosed(f"{name} was unloaded"))
@@ -344,7 +344,7 @@ async def look_up(ask: AdminRequest) -> dict[str, Any]:
         check_namespace(services.broker, ask.topic)
         if not services.broker.auto_topics(ask.topic.topic).allowed:
             raise TopicNotFound(f"Topic {ask.topic} not found")
-    ownership, (topic, partition) = services.broker.ownership, _place(ask)
+    ownership, (topic, partition) = services.broker.cluster.ownership, _place(ask)
     owner = ownership.owner(topic, partition)
     if owner is None:  # whoever is asked takes what nobody has
         owner = await ownership.acquire_later(ownership.bundle_of(topic, partition))
@@ -363,7 +363,7 @@ async def look_up(ask: AdminRequest) -> dict[str, Any]:
 
 async def bundle(ask: AdminRequest) -> Reply:
     """Return the bundle that a topic belongs to."""
-    return Reply(ask.services.broker.ownership.bundle_of(*_place(ask)).range.encode(), "text/plain")
+    return Reply(ask.services.broker.cluster.ownership.bundle_of(*_place(ask)).range.encode(), "text/plain")
 
 
 def _place(ask: AdminRequest) -> tuple[TopicName, int]:

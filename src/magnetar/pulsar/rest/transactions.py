@@ -68,7 +68,7 @@ def _check_mine(ask: AdminRequest, number: int) -> None:
 
 async def coordinators(ask: AdminRequest) -> list[dict[str, Any]]:
     """List the transaction coordinators, and the broker that has each."""
-    coordinator, ownership = _service(ask).coordinator, ask.services.broker.ownership
+    coordinator, ownership = _service(ask).coordinator, ask.services.broker.cluster.ownership
     found = []
     for number in range(coordinator.coordinators):
         owner = coordinator.owner(number)

@@ -88,7 +88,7 @@ class TransactionExchange:
 
     async def _ask(self, whom: tuple[int, Matter], whats: Sequence[Any]) -> list[dict[str, Any]]:
         node_id, matter = whom
-        answers: list[dict[str, Any]] = await self._broker.between.ask(node_id, matter, list(whats))
+        answers: list[dict[str, Any]] = await self._broker.cluster.between.ask(node_id, matter, list(whats))
         return answers
 
     def answer(
@@ -104,7 +104,7 @@ class TransactionExchange:
         async def answers(asked: list[T]) -> list[dict[str, Any]]:
             return await asyncio.gather(*(self._answered(one, each) for each in asked))
 
-        self._broker.between.answer(matter, whats, answers)
+        self._broker.cluster.between.answer(matter, whats, answers)
 
     async def _answered(self, one: Callable[[T], Coroutine[Any, Any, Any]], what: T) -> dict[str, Any]:
         # Not given up after that time: what it waits for may be others' as well, and it is of use when it comes.

@@ -185,14 +185,16 @@ class TopicParticipants:
                     for ack in acks:
                         held.put(txn, ack)
             topic.open_txns.update(each.writing)
-        held_log = self._broker.open_logs.get(topic.topic, topic.index)
+        held_log = self._broker.logs.open_logs.get(topic.topic, topic.index)
         if topic.open_txns and held_log is not None:
             await held_log.begin_transactions()
 
     async def _restored(self, where: TxnPartition, coordinator: Coordinator) -> list[OpenInPartition]:
         numbers = range(coordinator.coordinators)
         owners = [coordinator.owner(number) for number in numbers]
-        nodes = {owner.node_id for owner in owners if owner is not None} - {self._broker.ownership.node_id}
+        nodes = {owner.node_id for owner in owners if owner is not None} - {
+            self._broker.cluster.ownership.node_id
+        }
         here, *there = await asyncio.gather(
             restored_here(coordinator, where),
             *(self.exchange.ask(node_id, Matter.RESTORE, where) for node_id in nodes),
@@ -205,7 +207,7 @@ class TopicParticipants:
     def _elsewhere(self, where: TxnPartition) -> int | None:
         """Return the broker that has a partition, None for this one; raise ``TopicNotFound``, `NotOwned`."""
         name = self._broker.topic(where.topic).name
-        ownership = self._broker.ownership
+        ownership = self._broker.cluster.ownership
         owner = ownership.owner(name, where.partition)
         if owner is None:
             raise NotOwned(f"{where.topic}-{where.partition}", None)
@@ -215,7 +217,7 @@ class TopicParticipants:
 
     async def _begin(self, txn: TxnId, where: TxnPartition) -> None:
         topic = await self._topic(where)
-        held = self._broker.open_logs.get(topic.topic, topic.index)
+        held = self._broker.logs.open_logs.get(topic.topic, topic.index)
         if held is not None:
             await held.begin_transactions()
             topic.open_txns.add(txn)

@@ -21,7 +21,7 @@ class TransactionService:
         self.broker = broker
         self.coordinator = coordinator
         self.participants = participants
-        self.anywhere = CoordinatorElsewhere(coordinator, participants.exchange, broker.ownership)
+        self.anywhere = CoordinatorElsewhere(coordinator, participants.exchange, broker.cluster.ownership)
         topics.loading.append(self._restore)
 
     async def _restore(self, topic: PulsarTopic) -> None:

@@ -1,0 +1,19 @@
+"""The façade of this room: its objects in one broker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from magnetar.serving.connections import Connections
+from magnetar.serving.idle_poll import IdlePoll
+from magnetar.serving.memory import MemoryBudget
+
+
+@dataclass(frozen=True, slots=True)
+class ServingParts:
+    """The state that connections of all protocols share."""
+
+    connections: Connections
+    idle_poll: IdlePoll
+    memory: MemoryBudget
+    """Counts what clients of all protocols make the broker store."""
