@@ -36,7 +36,7 @@ def topic(**fields: Any) -> dict[str, Any]:
         ({"data": "/d"}, "topics is missing"),
         (
             GOOD | {"topcis": {}},
-            "topcis: there is no such field; there are: bootstrap_servers, data, registry, spark",
+            "topcis: there is no such field; there are: bootstrap_servers, catalog, data, namespace, registry,",
         ),
         (GOOD | {"table_format": "orc"}, "table_format: must be one of parquet, delta, iceberg, not 'orc'"),
         (GOOD | {"writer": "flink"}, "writer: must be one of direct, spark, not 'flink'"),
@@ -44,6 +44,8 @@ def topic(**fields: Any) -> dict[str, Any]:
             GOOD | {"writer": "spark", "table_format": "iceberg"},
             "writer: must be direct for table_format iceberg",
         ),
+        (GOOD | {"catalog": "lake"}, "catalog: is for table_format iceberg, not parquet"),
+        (GOOD | {"table_format": "iceberg", "namespace": "shop"}, "namespace: is one of a catalog"),
         (topic(current="upsert") | {"writer": "spark"}, "topics.t.current: upsert needs writer: direct"),
         (
             topic(current="rebuild") | {"table_format": "delta"},

@@ -12,8 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.utils.config import Config
 
 from magnetar.pipeline import tables
+from magnetar.pipeline.jobs.passes import empty
+from magnetar.pipeline.jobs.project import create
+from magnetar.pipeline.jobs.spec import SPEC_FILE, SpecError, load_spec
+from magnetar.pipeline.jobs.tables import direct_table, place_of, read_rows
 from magnetar.pipeline.tables.listing import dataset_of
 from tests.class_archives import java_command
 from tests.pipeline.rest_catalog import Between, RestCatalog
@@ -45,6 +50,14 @@ def between(catalog: RestCatalog) -> Iterator[Between]:
     made.close()
 
 
+def configure(monkeypatch: pytest.MonkeyPatch, catalog: RestCatalog, name: str) -> None:
+    """Have this process and those that it starts know the catalog by a name."""
+    for variable, value in catalog.environment(name).items():
+        monkeypatch.setenv(variable, value)
+    # PyIceberg reads the environment when it is imported, which an earlier test may have done.
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+
+
 def theirs(catalog: RestCatalog, name: str) -> Any:
     """Return the rows that PyIceberg finds, of its own configuration."""
     from pyiceberg.catalog import load_catalog
@@ -55,8 +68,7 @@ def theirs(catalog: RestCatalog, name: str) -> Any:
 def test_a_table_follows_its_topic_by_command(
     catalog: RestCatalog, topic: TopicOnDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in catalog.environment("lakehouse").items():
-        monkeypatch.setenv(name, value)
+    configure(monkeypatch, catalog, "lakehouse")
 
     def sync(*table: str) -> Any:
         command = [MAGNETAR, "table", "sync", "t", *table, "--data", topic.data, "--json"]
@@ -76,6 +88,30 @@ def test_a_table_follows_its_topic_by_command(
     for reader in ("DuckDB", "Polars"):
         if is_there(reader):
             assert rows_of(READERS["iceberg"][reader](place, "iceberg")) == topic.rows(), reader
+
+
+def test_what_a_run_does_to_tables_without_spark(
+    catalog: RestCatalog, topic: TopicOnDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(monkeypatch, catalog, "runs")
+    create(tmp_path / "p", "t", topic.data, format="bytes", current="none", table_format="iceberg")
+    file = tmp_path / "p" / SPEC_FILE
+    file.write_text(f"{file.read_text()}catalog: runs\nnamespace: made\n")
+    project = load_spec(tmp_path / "p")
+    place = place_of(project, "t_bronze")
+    assert place == "iceberg://runs/made.t_bronze"
+    assert direct_table(project, "t_bronze") is None
+    with pytest.raises(SpecError, match="there is no table t_bronze in runs"):
+        read_rows(project, "t_bronze", ["offset"])
+    for _ in range(2):
+        sync(topic, tables.open(place, "iceberg"))
+        found = read_rows(project, "t_bronze", ["partition", "offset"])
+        assert sorted((row["partition"], row["offset"]) for row in found) == [row[:2] for row in topic.rows()]
+        files = catalog.warehouse / "made" / "t_bronze" / "data"
+        assert list(files.glob("*.parquet"))
+        empty(project, ["t_bronze", "t_decoded"])
+        assert direct_table(project, "t_bronze") is None
+        assert not list(files.glob("*.parquet"))
 
 
 def opened(at: RestCatalog | Between, name: str) -> tables.Table:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from magnetar.pipeline.jobs.progress import CHECKPOINTS, storage_of
 from magnetar.pipeline.jobs.spec import ProjectSpec, SpecError
 from magnetar.pipeline.jobs.tables import place_of
+from magnetar.pipeline.tables.directory import in_catalog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,21 +89,27 @@ def empty(project: ProjectSpec, tables: Sequence[str]) -> None:
     """Delete the tables that Magnetar writes among these, and their checkpoints: what Spark does for its own."""
     for name in (each for each in tables if project.is_direct(each)):
         place = place_of(project, name)
-        if "://" in place:
+        named = in_catalog(place)
+        if named is not None:
+            _drop(*named)
+        elif "://" in place:
             raise SpecError(f"{place}: delete this table yourself, and its checkpoint, to begin anew")
-        if project.table_format == "iceberg":
-            _forget_iceberg(Path(place))
-        shutil.rmtree(place, ignore_errors=True)
+        else:
+            if project.table_format == "iceberg":
+                _forget_iceberg(Path(place))
+            shutil.rmtree(place, ignore_errors=True)
         shutil.rmtree(storage_of(project) / CHECKPOINTS / name, ignore_errors=True)
+
+
+def _drop(catalog: str, name: str) -> None:
+    """Drop a table of a catalog, with its files where the catalog deletes such."""
+    from magnetar.pipeline.tables.iceberg import drop
+
+    drop(catalog, name)
 
 
 def _forget_iceberg(place: Path) -> None:
     """Take a table out of the embedded catalog."""
-    from pyiceberg.catalog import load_catalog
-    from pyiceberg.exceptions import NoSuchTableError
+    from magnetar.pipeline.tables.iceberg import drop_embedded
 
-    uri, warehouse = f"sqlite:///{place.parent / 'catalog.sqlite'}", str(place.parent)
-    try:
-        load_catalog("embedded", type="sql", uri=uri, warehouse=warehouse).drop_table(("default", place.name))
-    except NoSuchTableError:
-        pass
+    drop_embedded(place)

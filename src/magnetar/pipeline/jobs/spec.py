@@ -5,6 +5,8 @@
     data: /var/lib/magnetar          the broker's data directory; without it records come through the broker's Fetch
     bootstrap_servers: host:9092     the broker; with data, only replay needs it
     table_format: parquet            parquet, delta or iceberg
+    catalog: lakehouse               for iceberg: a catalog of PyIceberg's configuration; else one next to the tables
+    namespace: shop                  of that catalog; default if it is not given
     writer: direct                   direct or spark: who writes the tables (see below)
     spark: {master: "local[*]"}      or {remote: "sc://host:15002"}; what spark-pipelines takes from its command line
     registry: {url: "http://host:8081", username: ..., password: ...}
@@ -138,6 +140,8 @@ class ProjectSpec:
     bootstrap_servers: str = ""
     table_format: str = "parquet"
     writer: str = "direct"
+    catalog: str = ""
+    namespace: str = ""
     spark: SparkSpec = field(default_factory=SparkSpec)
     registry: RegistrySpec | None = None
 
@@ -203,6 +207,10 @@ def parse_spec(content: object, directory: Path, told: str = SPEC_FILE) -> Proje
         raise here.wrong(
             "writer", "must be direct for table_format iceberg, which has no runtime for Spark 4.2"
         )
+    if here.text("catalog") and table_format != "iceberg":
+        raise here.wrong("catalog", f"is for table_format iceberg, not {table_format}")
+    if here.text("namespace") and not here.text("catalog"):
+        raise here.wrong("namespace", "is one of a catalog: give catalog as well")
     kept = CURRENT if writer == "spark" or table_format == "parquet" else ("upsert", "none")
     data = here.text("data")
     if not data and not here.text("bootstrap_servers"):
@@ -215,6 +223,8 @@ def parse_spec(content: object, directory: Path, told: str = SPEC_FILE) -> Proje
         bootstrap_servers=here.text("bootstrap_servers"),
         table_format=table_format,
         writer=writer,
+        catalog=here.text("catalog"),
+        namespace=here.text("namespace"),
         spark=SparkSpec() if spark is None else _spark(spark),
         registry=None if registry is None else _registry(registry),
     )

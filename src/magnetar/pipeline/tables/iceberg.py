@@ -30,6 +30,7 @@ from pyiceberg.exceptions import (
     CommitStateUnknownException,
     NamespaceAlreadyExistsError,
     NoSuchTableError,
+    RESTError,
     ServerError,
     ServiceUnavailableError,
     TableAlreadyExistsError,
@@ -355,6 +356,26 @@ class IcebergTable(Table):
             return self._catalog.load_table(self._name)
         made.transaction().set_properties(_columns_properties(made.schema())).commit_transaction()
         return made
+
+
+def drop(catalog: str, name: str) -> None:
+    """Drop a table of a catalog, with its files where the catalog deletes such; one that is not there is fine."""
+    found = load_catalog(catalog)
+    try:
+        found.purge_table(name)
+    except NoSuchTableError:
+        pass
+    except (RESTError, NotImplementedError):
+        found.drop_table(name)
+
+
+def drop_embedded(place: Path) -> None:
+    """Take a table out of the embedded catalog; one that is not there is fine."""
+    found, name, _ = _catalog(place, None)
+    try:
+        found.drop_table(name)
+    except NoSuchTableError:
+        pass
 
 
 def _columns_properties(schema: Any) -> dict[str, str]:
