@@ -97,7 +97,7 @@ async def test_a_broker_is_not_surprised(
         assert not caplog.records, (data.hex(), caplog.records[0].getMessage(), caplog.records[0].exc_text)
         if number % 100 == 0:
             await ask_for_prey(handler, house)
-    await until_so(lambda: house.broker.memory.held_bytes == 0)
+    await until_so(lambda: house.broker.serving.memory.held_bytes == 0)
     assert not caplog.records
 
 

@@ -242,8 +242,8 @@ async def test_requests_that_are_cut_and_lengths_that_lie(
             assert all(status < 500 or status == 501 for status in found), (found, sent)
             told = [record for record in caplog.records if record.levelno >= logging.ERROR]
             assert not told, (sent, told[0].getMessage(), told[0].exc_text)
-    assert house.broker.memory.held_bytes == 0
-    assert house.broker.connections.count == 0
+    assert house.broker.serving.memory.held_bytes == 0
+    assert house.broker.serving.connections.count == 0
     assert {200, 400, 404} <= statuses or {204, 400, 404} <= statuses, statuses
     if admin._web is not None:
         admin._web.close()

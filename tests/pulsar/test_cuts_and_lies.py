@@ -171,6 +171,6 @@ async def test_a_broker_is_not_surprised(
     good = broker.client()
     assert (await good.ask(raw.producer(T, 7, 7))).type == BaseCommand.PRODUCER_SUCCESS
     good.leave()
-    await until_so(lambda: broker.broker.memory.held_bytes == 0)
-    assert broker.broker.connections.count == 0
+    await until_so(lambda: broker.broker.serving.memory.held_bytes == 0)
+    assert broker.broker.serving.connections.count == 0
     assert not [each for each in caplog.records if each.exc_info]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -36,9 +37,9 @@ class Street:
         self.house = house
         self.now_ms = 1000
         self.topics = PulsarTopics(house.services.broker, lambda: self.now_ms)
-        house.services.broker.logs.backlogs = Backlogs(
-            lambda: house.services.broker.settings, lambda: self.now_ms
-        )
+        broker = house.services.broker
+        backlogs = Backlogs(lambda: broker.settings, lambda: self.now_ms)
+        broker.logs = replace(broker.logs, backlogs=backlogs)
         self.all: list[PulsarTopic] = []
         self.looks: Counter[tuple[str, str]] = Counter()
         for name in ("settle", "expire"):
