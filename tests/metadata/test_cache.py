@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from random import Random
 
 import pytest
@@ -18,6 +18,8 @@ from magnetar.metadata import (
     MemoryTree,
     MetadataCorrupt,
     MetadataUnavailable,
+    MetadataUncertain,
+    Op,
     Put,
     Stored,
 )
@@ -203,4 +205,42 @@ async def test_what_is_read_late_does_not_hide_what_was_written_since(seed: int)
     for _ in range(100):
         await asyncio.sleep(0)
     assert notes.now == dict(tree.scan("/notes/"))
+    await cache.close()
+
+
+class _LosesAnswers(MemoryStore):
+    """What is committed is kept, or not, and nobody is told."""
+
+    comes_back = True
+    keeps = True
+
+    async def commit(self, ops: Sequence[Op]) -> list[int]:
+        if self.keeps:
+            await super().commit(ops)
+        raise MetadataUncertain("the connection broke while a commit was written")
+
+
+async def test_a_commit_whose_answer_was_lost_counts_if_it_is_there() -> None:
+    tree = MemoryTree()
+    await MemoryStore(tree).commit([Put("/notes/gone", b"", MUST_NOT_EXIST), Put("/notes/old", b"1", ANY)])
+    store, notes = _LosesAnswers(tree), Notes()
+    cache = MetadataCache(store)
+    await cache.follow(notes)
+    assert await cache.commit([
+        Put("/notes/new", b"1", MUST_NOT_EXIST), Put("/notes/old", b"2", 0), Delete("/notes/gone", 0),
+    ]) == [0, 1, MUST_NOT_EXIST]  # fmt: skip
+    assert notes.now == {"/notes/new": Stored(b"1", 0), "/notes/old": Stored(b"2", 1)}
+    with pytest.raises(MetadataUncertain):  # whose session it is of is not known
+        await cache.commit([Put("/notes/ours", b"", MUST_NOT_EXIST, ephemeral=True)])
+    store.keeps = False
+    with pytest.raises(MetadataUncertain):  # it may still come
+        await cache.commit([Put("/notes/old", b"3", 1)])
+    with pytest.raises(MetadataUncertain):  # the same was there before
+        await cache.commit([Put("/notes/old", b"2", 1)])
+    await MemoryStore(tree).commit([Put("/notes/old", b"theirs", 1)])
+    with pytest.raises(MetadataUncertain):
+        await cache.commit([Put("/notes/old", b"ours", 1)])
+    store.keeps, store.comes_back = True, False
+    with pytest.raises(MetadataUncertain):
+        await cache.commit([Put("/notes/old", b"4", 2)])
     await cache.close()

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from magnetar.metadata.errors import BadVersion, MetadataError, MetadataFailed
-from magnetar.metadata.ops import Delete, Op, Put, Stored
+from magnetar.metadata.errors import BadVersion, MetadataError, MetadataFailed, MetadataUncertain
+from magnetar.metadata.ops import ANY, MUST_NOT_EXIST, Check, Delete, Op, Put, Stored
 from magnetar.metadata.port import Changes, MetadataStore, Watch
 
 _AT_ONCE = 200  # paths applied before others have their turn
@@ -76,6 +76,8 @@ class MetadataCache:
         except BadVersion:
             await self.refresh(op.path for op in ops)
             raise
+        except MetadataUncertain as error:
+            versions = await self._kept(ops, error)
         after: dict[str, Stored | None] = {}
         for op, version in zip(ops, versions, strict=True):
             if isinstance(op, Put):
@@ -87,6 +89,32 @@ class MetadataCache:
         for path, stored in after.items():
             for following in self._of(path):
                 following.reader.apply(path, stored)
+        return versions
+
+    async def _kept(self, ops: Sequence[Op], uncertain: MetadataUncertain) -> list[int]:
+        """Return the versions of a commit whose answer was lost, if all of it is there; raise ``uncertain`` otherwise.
+
+        What is not there now may still come: the request may be on its way to a server that answers late.
+        """
+        changes = {op.path: op for op in ops if not isinstance(op, Check)}
+        is_plain = len(changes) == len(ops) and not any(isinstance(op, Put) and op.ephemeral for op in ops)
+        if not (is_plain and self.store.comes_back):  # a disk that failed may show what it will not have
+            raise uncertain
+        try:
+            found = dict(zip(changes, await self.store.get_many(changes), strict=True))
+        except MetadataError:
+            raise uncertain from None
+        versions = []
+        for op in changes.values():
+            stored = found[op.path]
+            if isinstance(op, Delete):
+                is_kept = stored is None
+            else:
+                is_kept = stored is not None and stored.value == op.value
+                is_kept = is_kept and op.expected in (ANY, stored.version - 1)  # type: ignore[union-attr]
+            if not is_kept:
+                raise uncertain
+            versions.append(MUST_NOT_EXIST if stored is None else stored.version)
         return versions
 
     async def change(self, plan: Callable[[], Sequence[Op]]) -> None:
