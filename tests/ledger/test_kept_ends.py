@@ -12,6 +12,7 @@ import pytest
 from magnetar.ledger.errors import StorageFailed
 from magnetar.ledger.files import checkpoints
 from magnetar.ledger.files.disk import File, RealDisk, RealFile
+from magnetar.ledger.files.engine import _STATE as engine_state
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.formats.layout import index_path
 from magnetar.ledger.formats.sparse import SparseIndex
@@ -61,6 +62,26 @@ async def test_what_was_acknowledged_outlives_a_last_checkpoint_that_failed() ->
     log = await engine.open(LOG, ALWAYS)
     assert [each.last_offset for each in await read_all(log)] == list(range(20))
     await engine.close()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_an_end_is_clean_only_with_its_last_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """The next start would not look at the journal otherwise, and the files may lack what was acknowledged."""
+    store = MemoryStore()
+    engine = FilesEngine(tmp_path, store, RealDisk())
+    await engine.start()
+    await append_durably(await engine.open(LOG, ALWAYS), b"value")
+
+    async def keep(some: object) -> None:
+        raise StorageFailed("the last flush")
+
+    if fails:
+        monkeypatch.setattr(engine.shared.flushing, "keep", keep)
+    before = await store.get(engine_state)
+    await engine.close()
+    assert (await store.get(engine_state) == before) is fails
 
 
 class UnreadableFile(RealFile):

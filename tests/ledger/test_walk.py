@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from magnetar.ledger.files import walk as walking
+from magnetar.ledger.files.disk import RealDisk
+from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.files.walk import walk
 from magnetar.ledger.formats.layout import frame_head
+from magnetar.ledger.port import Flush, LedgerPolicy
+from magnetar.metadata import MemoryStore
 from magnetar.records.entry import broker_entry_head, kafka_message_head
+from tests.ledger.entries import append_durably
+from tests.waiting import PATIENCE_S
 
 LEDGER, COUNT, MOST = 7, 25, 10
 
@@ -39,3 +46,18 @@ def test_so_many_entries_come_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None
         at, entry_id = walked.at, walked.entry_id
     assert found == list(range(COUNT))
     assert sizes == [MOST, MOST, COUNT - 2 * MOST]
+
+
+@pytest.mark.parametrize("size", [40_000, 200_000, 1_000_000])
+async def test_an_entry_larger_than_what_is_read_at_first(tmp_path: Path, size: int) -> None:
+    engine = FilesEngine(tmp_path, MemoryStore(), RealDisk())
+    await engine.start()
+    log = await engine.open("public/default/persistent/t", LedgerPolicy(flush=Flush.os))
+    for number in range(4):
+        await append_durably(log, bytes([number]) * size)
+    async with asyncio.timeout(PATIENCE_S):
+        for number in range(4):
+            (entry,) = await log.read(number, max_bytes=1)
+            assert entry.last_offset == number
+            assert bytes([number]) * size in bytes(entry.data)
+    await engine.close()
