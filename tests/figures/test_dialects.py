@@ -229,7 +229,7 @@ def test_labels_get_their_other_names_whatever_the_values_are() -> None:
     assert Dialects().of("kafka_consumergroup_lag") == []
 
 
-def test_minutes_are_told_one_after_the_other() -> None:
+async def test_minutes_are_told_one_after_the_other() -> None:
     counts = EntryBuckets(0.0)
     at = {family.name: number for number, family in enumerate(FAMILIES)}
     for size in (100, 128, 129, 2 << 20):
