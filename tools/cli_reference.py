@@ -13,6 +13,7 @@ from typer.main import get_command
 from magnetar.admin.reasons import Reason
 from magnetar.cli import formats
 from magnetar.cli.app import app
+from magnetar.cli.connection import OPTIONS, PANEL
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 
@@ -27,6 +28,7 @@ our broker knows, through a socket in its data directory (`DATA/admin.sock`, for
 found by asking the broker, or named with `--data`. `explain` and `ledger` also work where no broker runs.
 
 - **Broker**: `--bootstrap-server HOST:PORT`, or the environment's `MAGNETAR_BOOTSTRAP_SERVER`, or 127.0.0.1:9092.
+- **Connection**: the options and variables [below](#connection), or a context.
 - **Output**: tables for people; `--json` for programs, with the same names on every release. Sizes are bytes, times
   are ms since 1970; what is absent is `null`. With `--json` an error is JSON too, on standard error.
 - **Exit status**: 0 done, 1 failed, 2 the command was not understood. An error says what to do next.
@@ -34,6 +36,32 @@ found by asking the broker, or named with `--data`. `explain` and `ledger` also 
   answers within half a second.
 - **Places in a partition**: `beginning` (or `earliest`), `end` (or `latest`), an offset, `-N` (so many before the end),
   `s@TIME` (ms since 1970, or ISO 8601).
+"""
+
+CONNECTION = """
+## Connection
+
+All commands that ask a broker take these options; the environment's variable of the same name means the same.
+
+| Option | Variable | |
+|---|---|---|
+"""
+
+PRECEDENCE = """
+
+An option goes before a variable, a variable before the context, the context before the default. Login and TLS are
+each taken as a whole from the first of these that says anything about it. `MAGNETAR_COMMAND_CONFIG`, a file of Kafka
+client settings, goes before the context and after all other variables.
+
+`magnetar context add NAME` stores addresses and credentials under a name, `use` chooses one for all commands, and
+`--context` or `MAGNETAR_CONTEXT` for one of them. They are in `magnetar/contexts.json` below `XDG_CONFIG_HOME`
+(`~/.config`), for its owner alone; a file of another user, or one that others may open, is refused.
+
+```
+magnetar context add prod -b kafka.example:9093 --http-url https://kafka.example:8443 --user ops --password-file secret
+magnetar context use prod
+magnetar topic list
+```
 """
 
 LINES = """
@@ -61,7 +89,15 @@ def page() -> str:
     tokens = inspect.cleandoc(formats.__doc__ or "").split("\n\n")[1]
     reasons = ", ".join(f"`{reason}`" for reason in Reason)
     commands = "".join(_commands(get_command(app), "magnetar"))
-    return f"{HEAD}{LINES}{tokens}\n```\n{WHY}{reasons}\n\n## Commands\n{commands}"
+    connection = "".join(_connection_rows())
+    return f"{HEAD}{CONNECTION}{connection}{PRECEDENCE}{LINES}{tokens}\n```\n{WHY}{reasons}\n\n## Commands\n{commands}"
+
+
+def _connection_rows() -> Iterator[str]:
+    yield "| `--context` NAME | `MAGNETAR_CONTEXT` | Cluster and login, as `magnetar context` has them. |\n"
+    for name, (_, metavar, told) in OPTIONS.items():
+        shown = metavar.replace("|", "\\|")
+        yield f"| `--{name.replace('_', '-')}` {shown} | `MAGNETAR_{name.upper()}` | {told} |\n"
 
 
 def _commands(command: Any, path: str) -> Iterator[str]:
@@ -75,9 +111,15 @@ def _commands(command: Any, path: str) -> Iterator[str]:
 
 def _command(command: Any, path: str) -> str:
     arguments = [each for each in command.params if each.param_type_name == "argument"]
-    options = [each for each in command.params if each.param_type_name == "option"]
+    options = [
+        each
+        for each in command.params
+        if each.param_type_name == "option" and getattr(each, "rich_help_panel", None) != PANEL
+    ]
     usage = " ".join([path, *(_argument(each) for each in arguments)])
     rows = "".join(f"| {_option(each)} | {_told(each)} |\n" for each in options)
+    connects = len(options) < sum(each.param_type_name == "option" for each in command.params)
+    rows += "| ... | and those of a [connection](#connection). |\n" if connects else ""
     told = "\n".join(line.strip() for line in (command.help or "").splitlines())
     return f"\n### `{usage}`\n\n{told}\n\n| Option | |\n|---|---|\n{rows}"
 

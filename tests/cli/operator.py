@@ -40,7 +40,11 @@ class Operator:
     """Somebody at a shell, with a broker in mind."""
 
     def __init__(self, bootstrap: str) -> None:
-        self._environment = {**os.environ, "MAGNETAR_BOOTSTRAP_SERVER": bootstrap}
+        self._environment = {
+            **os.environ,
+            "MAGNETAR_BOOTSTRAP_SERVER": bootstrap,
+            "XDG_CONFIG_HOME": "/nonexistent",  # contexts of the user who runs the tests
+        }
 
     def run(self, *arguments: str | Path, stdin: str = "", **variables: str) -> Ran:
         texts = [str(argument) for argument in arguments]

@@ -74,10 +74,10 @@ def way_to_ask(
     from magnetar.admin.client import Local, Remote
     from magnetar.admin.cluster import ClusterAdmin
 
-    if admin is not None:
-        return Remote(admin)
     if data is not None:
         return Local(data_directory(data, bootstrap))
+    if admin is not None:
+        return Remote(admin)
     with ClusterAdmin(bootstrap) as cluster:
         node_id = owner(cluster)
         found = _directory_of(cluster, node_id)

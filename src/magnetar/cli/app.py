@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import typer.models
 
 from magnetar.admin.errors import AdminError, Invalid
 from magnetar.admin.plain import plain
 from magnetar.base.printable import printable_json, printable_lines
+from magnetar.cli.connection import connects
 
 GROUPS = (
     "topic", "group", "txn", "config", "ledger", "migrate", "cluster", "bookkeeper", "token", "permission", "user",
-    "quota", "pipeline", "table",
+    "quota", "pipeline", "table", "context",
 )  # fmt: skip
 COMMANDS = ("produce", "consume", "explain", "why", "health", "audit", "restore")
 """The modules of this folder with commands, by the commands' names. Which of them is loaded, the arguments say."""
@@ -36,7 +38,7 @@ def _common(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """A broker for Kafka's clients on Pulsar's storage model, and an operator's hand for it."""
+    """A broker for Kafka clients on Pulsar's storage model, and the tools to operate it."""
 
 
 def standalone(
@@ -140,10 +142,21 @@ def command_line(names: Iterable[str] = (*GROUPS, *COMMANDS)) -> typer.Typer:
     for name in names:
         module = import_module(f"magnetar.cli.{name}")
         if name in GROUPS:
-            made.add_typer(module.app, name=name)
+            for each in module.app.registered_commands:
+                each.callback = connects(each.callback)
+                _whole_line(each)
+            made.add_typer(module.app, name=name, short_help=module.app.info.help)
         else:
-            made.command()(getattr(module, name))
+            made.command()(connects(getattr(module, name)))
+    for each in made.registered_commands:
+        _whole_line(each)
     return made
+
+
+def _whole_line(command: typer.models.CommandInfo) -> None:
+    """Set what lists of commands show to a description's first line: without it they cut it at 45 letters."""
+    told = (command.callback.__doc__ or "").strip() if command.callback is not None else ""
+    command.short_help = command.short_help or told.partition("\n")[0]
 
 
 def __getattr__(name: str) -> Any:

@@ -42,7 +42,7 @@ class Last:
         self._last[message.partition()] = message
 
     def store(self) -> None:
-        """Let the consumer commit what was noted, in its time; what others have taken over meanwhile is theirs."""
+        """Mark what was noted for the next commit; what others have taken over meanwhile is theirs."""
         for message in self._last.values():
             with contextlib.suppress(KafkaException):
                 self._consumer.store_offsets(message)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from magnetar.admin import credentials
+from magnetar.admin.contexts import find_context
 from magnetar.admin.errors import AdminError
 
 if TYPE_CHECKING:
@@ -23,10 +25,15 @@ _COMPLETION_S = 0.5
 
 def _names(context: typer.Context, begun: str, ask: Callable[[ClusterAdmin], list[str]]) -> list[str]:
     """Return the names that a broker answers with quickly; none at all is better than a shell that hangs."""
-    given = context.params.get("bootstrap_server") or os.environ.get(BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP)
     from magnetar.admin.cluster import ClusterAdmin
 
     try:
+        found = find_context(context.params.get("context_name"))
+        given = context.params.get("bootstrap_server") or os.environ.get(BOOTSTRAP_VARIABLE)
+        if found is not None:
+            credentials.use(context=found.settings)
+            given = given or found.bootstrap_servers
+        given = given or DEFAULT_BOOTSTRAP
         with ClusterAdmin(given, timeout_s=_COMPLETION_S) as cluster:
             return [name for name in ask(cluster) if name.startswith(begun)]
     except AdminError:
@@ -64,6 +71,7 @@ Bootstrap = Annotated[
     str,
     typer.Option(
         "--bootstrap-server",
+        "--bootstrap-servers",
         "-b",
         envvar=BOOTSTRAP_VARIABLE,
         metavar="HOST:PORT",
@@ -79,6 +87,7 @@ Admin = Annotated[
     str | None,
     typer.Option(
         "--admin",
+        "--http-url",
         envvar="MAGNETAR_ADMIN",
         metavar="URL",
         help="The broker's admin REST, for asking from another machine; without it the bootstrap server is asked.",

@@ -158,11 +158,10 @@ def _encoding(
     """Return what encodes keys or values; it leaves them as they are where no schema is named."""
     if file is None and schema_id is None and subject is None:
         return lambda data: data
-    from magnetar.admin.payloads.encoding import encoding_of
-    from magnetar.admin.payloads.sources import needed_registry
+    from magnetar.admin.payloads import encoding, sources
 
-    known = needed_registry(registry, bootstrap)
-    return encoding_of(known, subject or f"{topic}-{part}", file, schema_id, message).encode
+    known = sources.needed_registry(registry, bootstrap)
+    return encoding.encoding_of(known, subject or f"{topic}-{part}", file, schema_id, message).encode
 
 
 class _Sender:

@@ -33,6 +33,18 @@ _NOT_THE_BROKERS = {
     "MAGNETAR_COMMAND_CONFIG",
     "MAGNETAR_ADMIN",
     "MAGNETAR_OBJECT_CACHE",
+    "MAGNETAR_SCHEMA_REGISTRY",
+    "MAGNETAR_CONTEXT",
+    "MAGNETAR_USER",
+    "MAGNETAR_PASSWORD",
+    "MAGNETAR_PASSWORD_FILE",
+    "MAGNETAR_TOKEN",
+    "MAGNETAR_TOKEN_FILE",
+    "MAGNETAR_SASL_MECHANISM",
+    "MAGNETAR_TLS_CA",
+    "MAGNETAR_TLS_CERT",
+    "MAGNETAR_TLS_KEY",
+    "MAGNETAR_TLS_ANY_NAME",
 }  # tell the command line whom to ask, how; Spark's source where to keep what it brings
 
 
