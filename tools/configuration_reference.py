@@ -23,8 +23,11 @@ Everything has a default that works. Settings come, the later the stronger, from
 
 1. `--config FILE`: Kafka's `server.properties`, Pulsar's or KoP's `standalone.conf` or `broker.conf`, or a file
    with the names below. Which it is shows in its names. What has no meaning here is named in one warning at the start.
-2. the environment: `MAGNETAR_` and the name in capitals with underscores, as `MAGNETAR_NUM_PARTITIONS=4`
-3. `--set NAME=VALUE`, as often as needed
+2. the environment in the way of container images: `KAFKA_NUM_PARTITIONS=4` or `KAFKA_CFG_NUM_PARTITIONS=4` as for
+   Kafka, `PULSAR_PREFIX_topicLevelPoliciesEnabled=true` as for Pulsar. Names that are no setting are in the same
+   warning; what start scripts and Kubernetes set for themselves (`KAFKA_OPTS`, `KAFKA_PORT_9092_TCP`) is passed over.
+3. the environment: `MAGNETAR_` and the name in capitals with underscores, as `MAGNETAR_NUM_PARTITIONS=4`
+4. `--set NAME=VALUE`, as often as needed
 
 and, for those marked *while running*, from Kafka tools (`kafka-configs --entity-type brokers`), for one broker
 or for all of them. A wrong value ends the start with an error that names the setting, the value and what is allowed.

@@ -234,3 +234,44 @@ def test_a_file_of_properties_is_read_as_java_writes_it(
     file = tmp_path / "server.properties"
     file.write_text(f"# by Properties.store\n{line}\n", encoding="utf-8")
     assert read_properties(file) == {name: value}
+
+
+def test_the_environment_of_images(tmp_path: Path) -> None:
+    file = written(tmp_path, "num.partitions=2\nlog.retention.ms=1\n")
+    environment = {
+        "KAFKA_NUM_PARTITIONS": "3",
+        "KAFKA_CFG_LOG_RETENTION_MS": "77",
+        "PULSAR_PREFIX_messagingProtocols": "kafka",
+        "KAFKA_LISTENERS": "PLAINTEXT://127.0.0.1:9",
+        "PULSAR_MEM": "-Xmx1g",
+    }
+    loaded = load(file, [], environment)
+    topics = loaded.settings.topics
+    assert (topics.num_partitions, topics.log_retention_ms) == (3, 77)
+    assert loaded.settings.node.messaging_protocols == ("kafka",)
+    assert loaded.settings.value("listeners") == ("PLAINTEXT://127.0.0.1:9",)
+    assert loaded.ignored == ()
+    both = environment | {"MAGNETAR_NUM_PARTITIONS": "4"}
+    assert load(file, [], both).settings.topics.num_partitions == 4
+    assert load(file, ["num.partitions=5"], both).settings.topics.num_partitions == 5
+
+
+def test_odd_names_of_images_are_ignored_with_a_line(tmp_path: Path) -> None:
+    passed_over = {
+        "KAFKA_OPTS": "-x", "KAFKA_HEAP_OPTS": "-Xmx1g", "KAFKA_LOG4J_ROOT_LOGLEVEL": "INFO", "KAFKA_HOME": "/opt",
+        "KAFKA_PORT": "tcp://10.0.0.1:9092", "KAFKA_PORT_9092_TCP_ADDR": "10.0.0.1", "KAFKA_SERVICE_HOST": "h",
+    }  # fmt: skip
+    assert load(None, [], passed_over).warning() is None
+    odd = {
+        "KAFKA_": "1",
+        "KAFKA_num": "1",
+        "PULSAR_PREFIX_": "1",
+        "KAFKA_\x1b[31m": "1",
+        "KAFKA_FOO_BAR": "1",
+    }
+    warning = load(None, [], odd).warning()
+    assert warning is not None
+    assert all(name in warning for name in ("KAFKA_,", "KAFKA_num", "PULSAR_PREFIX_", "foo.bar"))
+    assert "\x1b" not in warning
+    with pytest.raises(InvalidConfig, match="environment of a container image"):
+        load(None, [], {"KAFKA_NUM_PARTITIONS": "many"})

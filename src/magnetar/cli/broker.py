@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from magnetar.base.errors import BrokerError
 from magnetar.node import setting_sources
+from magnetar.node.image_environment import image_settings
 
 _URLS = ("metadataStoreUrl", "zookeeperServers", "zkServers")
 
@@ -17,7 +19,7 @@ def run(config: Path, overrides: Sequence[str]) -> int:
     from magnetar.cli import standalone
 
     try:
-        named = setting_sources.read_properties(config)
+        named = {**setting_sources.read_properties(config), **image_settings(os.environ)[0]}
     except BrokerError as error:
         print(f"magnetar: {error}", file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""Where settings come from: defaults, then a file, then ``MAGNETAR_*`` in the environment, then ``--set``.
+"""Where settings come from: defaults, a file, the environment of images, ``MAGNETAR_*`` there, ``--set``.
 
 The file may be Kafka's server.properties, Pulsar's or KoP's standalone.conf or broker.conf, or use the settings' own
 names; what it is shows in its names alone. What has no meaning here is not an error in a file that was written
@@ -20,8 +20,10 @@ from pathlib import Path
 from typing import cast
 
 from magnetar.base.errors import InvalidConfig
+from magnetar.base.printable import printable
 from magnetar.base.setting import SettingDef, plain
 from magnetar.base.values import Value
+from magnetar.node.image_environment import image_settings
 from magnetar.settings.built_in import BUILT_IN, METADATA_STORES, STORAGE_ENGINES, scheme_of
 from magnetar.settings.cluster import ClusterSettings
 from magnetar.settings.load import LoadSettings
@@ -86,6 +88,8 @@ def load(
     """
     environment = os.environ if environment is None else environment
     sources = [] if file is None else [(str(file), read_properties(file))]
+    of_image, odd = image_settings(environment)
+    sources.append(("the environment of a container image", of_image))
     sources.append(("the environment", _from_environment(environment)))
     sources.append(("--set", _from_overrides(overrides)))
     loaded = _merged(sources, Settings().with_parts(parts))
@@ -104,7 +108,7 @@ def load(
     if not loaded.settings.node.metadata_url.startswith("zk:"):
         idle = [name for _, texts in sources[:-2] for name in texts if _is_a_clusters(name, loaded.settings)]
         loaded = replace(loaded, ignored=tuple(dict.fromkeys((*loaded.ignored, *idle))))
-    return loaded
+    return replace(loaded, ignored=(*loaded.ignored, *map(printable, odd))) if odd else loaded
 
 
 def _is_kafkas(name: str) -> bool:
