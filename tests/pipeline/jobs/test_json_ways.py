@@ -77,3 +77,16 @@ def test_a_number_that_holds_up_sparks_parser_is_a_dead_letter(spark: Any) -> No
     reason = "it has a number whose exponent has more than three digits"
     assert [row["_d_error"] for row in rows] == [reason, reason, None, None, None, "it is not JSON"]
     assert [int(row["_d_row"]["n"]) for row in rows[2:5]] == [100, 7, 8]
+
+
+@pytest.mark.parametrize("debezium", [False, True])
+def test_a_text_is_parsed_once_whatever_the_number_of_its_fields(spark: Any, debezium: bool) -> None:
+    many = [(f"c{n}", "BIGINT") for n in range(20)]
+    parsed = ", ".join(f"{name.upper()} {kind}" for name, kind in many)
+    ways = (JsonWay((1,), parsed, tuple(many)), JsonWay((), parsed, tuple(many)))
+    frame_of = spark.range(1).selectExpr(
+        "cast(concat('', id) as binary) value"
+    )  # nothing to be known before it runs
+    found = JsonValues(JsonPlan("columns", ways, tuple(many)), framed=True, debezium=debezium)(frame_of)
+    found = found.selectExpr("_d_row.*", "_d_op", "_d_error")
+    assert found._jdf.queryExecution().optimizedPlan().toString().count("from_json(") == len(ways)

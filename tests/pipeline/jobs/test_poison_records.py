@@ -189,6 +189,7 @@ def go_on(by: Decoder, values: list[bytes]) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(3600)  # a million of them
 @pytest.mark.parametrize("registered", [False, True])
 def test_fuzzed_json(spark: Any, registered: bool) -> None:
     from magnetar.pipeline.jobs.decode.json import JsonPlan, JsonWay

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -45,9 +44,11 @@ class JsonValues:
         frame = frame.withColumn("_d_schema_id", f.when(~unframed, schema_id).cast("int"))
         frame = frame.withColumn("_d_endless", self._is_endless(text))
         endless = f.col("_d_endless")
-        frame = frame.withColumn(
-            "_d_json", self._by_schema(lambda way: self._parsed(f.when(~endless, text), way))
-        )
+        for at, way in enumerate(self._plan.ways):
+            # A column of its own, since what is made of it names it once for each field: Spark would parse as often.
+            mine = f.when(self._is_of(at) & ~endless, text)
+            frame = frame.withColumn(f"_d_way{at}", f.from_json(mine, self._ddl(way), _OPTIONS))
+        frame = frame.withColumn("_d_json", self._by_schema())
         # from_json and get_json_object are content with what stands before the first value's end; this is not.
         alone = f.json_array_length(f.concat(f.lit("["), text, f.lit(",0]")))
         error = (
@@ -82,26 +83,38 @@ class JsonValues:
         outside = f.regexp_replace(text, _STRINGS, '""')
         return f.coalesce(text.rlike(_LONG_EXPONENT) & outside.rlike(_LONG_EXPONENT), f.lit(False))
 
-    def _by_schema(self, made: Any) -> Column:
-        """Return what is made for the way of a record's schema; only that one is computed."""
+    def _is_of(self, number: int) -> Column:
+        """Return whether a record's schema is one of a way, whose last one is for all other schemas."""
+        from pyspark.sql import functions as f
+
+        *others, _ = self._plan.ways
+        ids = [each for way in others for each in way.ids]
+        if number == len(others):
+            return ~f.coalesce(f.col("_d_schema_id").isin(ids), f.lit(False)) if ids else f.lit(True)
+        return f.coalesce(f.col("_d_schema_id").isin(list(others[number].ids)), f.lit(False))
+
+    def _by_schema(self) -> Column:
+        """Return what the way of a record's schema makes of it."""
         from pyspark.sql import functions as f
 
         *others, rest = self._plan.ways
-        found = made(rest)
-        return reduce(
-            lambda known, way: f.when(f.col("_d_schema_id").isin(list(way.ids)), made(way)).otherwise(known),
-            others,
-            found,
-        )
+        found = self._parsed(f.col(f"_d_way{len(others)}"), rest)
+        for number, way in enumerate(others):
+            found = f.when(self._is_of(number), self._parsed(f.col(f"_d_way{number}"), way)).otherwise(found)
+        return found
 
-    def _parsed(self, text: Column, way: JsonWay) -> Column:
+    def _ddl(self, way: JsonWay) -> str:
+        """Return what a way's text is parsed as."""
+        if not self._debezium:
+            return f"{way.parsed}, {_CORRUPT} STRING"
+        envelope = f"before STRUCT<{way.parsed}>, after STRUCT<{way.parsed}>, op STRING"
+        return f"{envelope}, payload STRUCT<{envelope}>, {_CORRUPT} STRING"
+
+    def _parsed(self, found: Column, way: JsonWay) -> Column:
         """Return a struct of op, before, after (the row, where there is no envelope), and what could not be read."""
         from pyspark.sql import functions as f
 
         if self._debezium:
-            envelope = f"before STRUCT<{way.parsed}>, after STRUCT<{way.parsed}>, op STRING"
-            ddl = f"{envelope}, payload STRUCT<{envelope}>, {_CORRUPT} STRING"
-            found = f.from_json(text, ddl, _OPTIONS)
             payload = found.getField("payload")
             op, before, after = (
                 f.coalesce(payload.getField(name), found.getField(name)) for name in ("op", "before", "after")
@@ -112,7 +125,6 @@ class JsonValues:
                 self._row(after, way).alias("after"),
                 found.getField(_CORRUPT).alias(_CORRUPT),
             )
-        found = f.from_json(text, f"{way.parsed}, {_CORRUPT} STRING", _OPTIONS)
         corrupt = found.getField(_CORRUPT)
         row = self._row(found, way, _CORRUPT) if way.columns else found.dropFields(_CORRUPT)
         return f.struct(row.alias("after"), corrupt.alias(_CORRUPT))
