@@ -17,12 +17,14 @@ from tests.process import BrokerProcess
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.timeout(1800),  # Maven the first time
+    pytest.mark.timeout(1800),  # two runs, and Maven the first time
     pytest.mark.skipif(shutil.which("mvn") is None, reason="needs Maven, which brings the catalog"),
 ]
 
 
-def test_a_run(broker: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_runs_and_a_replay(
+    broker: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with RestCatalog(tmp_path / "rest") as rest:
         for name, value in rest.environment("lakehouse").items():
             monkeypatch.setenv(name, value)
@@ -53,5 +55,15 @@ def test_a_run(broker: BrokerProcess, tmp_path: Path, monkeypatch: pytest.Monkey
         assert [row["id"] for row in rows("rested_current")] == [1]
         (letter,) = rows("rested_dead_letters")
         assert letter["value"] == b"{not json"
-        assert magnetar("status", project)["topics"][0]["partitions"][0]["next_offset"] == 4
-        assert magnetar("run", project)["records"] == 0
+
+        send(broker.address, "rested", ("4", b'{"id": 4}'), ("1", b'{"id": 10}'))
+        assert (
+            magnetar("replay", project)["topics"][0]["sent"] == 1
+        )  # it fails again, and counts at its first place
+        run = magnetar("run", project)
+        assert (run["records"], run["dead_letters"], run["lag"]) == (3, 1, 0)
+        assert sorted(row["id"] for row in rows("rested_current")) == [4, 10]
+        assert sorted(row["_offset"] for row in rows("rested_decoded")) == list(range(7))
+        assert magnetar("status", project)["topics"][0]["partitions"][0]["next_offset"] == 7
+        again = magnetar("run", project)
+        assert again["records"] == 0
