@@ -21,6 +21,9 @@ PAGES = {
     "configuration": {"topic": "commanded"},
     "records": {"topic": "commanded", "partition": "1", "offset": "0"},
     "groups": {},
+    "transactions": {},
+    "permissions": {},
+    "cluster": {},
     "why": {"topic": "commanded", "partition": "1"},
     "record": {"topic": "commanded", "partition": "1", "offset": "0"},
 }

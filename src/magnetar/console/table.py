@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from magnetar.console import groups, overview, records, topic, topics
+from magnetar.console import cluster, groups, overview, records, schemas, topic, topics
 from magnetar.console.page import ConsolePage
 
 PAGES: tuple[ConsolePage, ...] = (
     overview.PAGE,
     topics.PAGE,
     groups.GROUPS,
+    schemas.SCHEMAS,
+    cluster.TRANSACTIONS,
+    cluster.CLIENTS,
+    cluster.PERMISSIONS,
+    cluster.CLUSTER,
     topic.TOPIC,
     topic.LEDGERS,
     topic.CONFIGURATION,
     records.RECORDS,
     records.RECORD,
     groups.WHY,
+    schemas.SUBJECT,
     groups.GROUP,
     groups.SUBSCRIPTION,
 )

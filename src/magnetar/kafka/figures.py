@@ -192,8 +192,8 @@ class KafkaFigures:
         yield from self._of_topics(access)
         yield from self._of_groups(access)
         yield from self._of_transactions(access)
-        yield from self._of_requests()
-        yield from self._of_connections()
+        yield from self.of_requests()
+        yield from self.of_connections()
         yield from self._of_broker()
         yield FigureTable(_TELEMETRY, [("", *self._services.client_metrics.pushed)])
         yield None
@@ -456,7 +456,8 @@ class KafkaFigures:
 
     # -- the rest
 
-    def _of_requests(self) -> Iterator[FigureTable | None]:
+    def of_requests(self) -> Iterator[FigureTable | None]:
+        """Yield what was counted of requests and of the errors in their answers."""
         counted: list[tuple[Any, ...]] = []
         errors: list[tuple[Any, ...]] = []
         times: list[tuple[Any, ...]] = []
@@ -476,7 +477,8 @@ class KafkaFigures:
         yield FigureTable(_TIMES, times)
         yield FigureTable(_FLUSHES, summarized(self._broker.engine.flushes, 1000))
 
-    def _of_connections(self) -> Iterator[FigureTable | None]:
+    def of_connections(self) -> Iterator[FigureTable | None]:
+        """Yield how many connections there are, by listener and by the software of clients."""
         listeners: Counter[str] = Counter()
         software: Counter[tuple[str, str]] = Counter()
         for each in list(self._server.connections):

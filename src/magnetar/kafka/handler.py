@@ -70,7 +70,7 @@ class KafkaProtocolHandler(ProtocolHandler):
         ShareSettings,
         StreamsSettings,
     )
-    offers: ClassVar[tuple[type, ...]] = (KafkaServices,)
+    offers: ClassVar[tuple[type, ...]] = (KafkaServices, KafkaServer)
 
     def __init__(self, clock: Callable[[], int] = wall_clock_ms) -> None:
         self._clock = clock
@@ -175,6 +175,7 @@ class KafkaProtocolHandler(ProtocolHandler):
         groups.on_joining.append(broker.coordination.progress.joining_group)
         broker.offers.add(self.services)
         self._server = KafkaServer(self.services, self._settings, tenancy)
+        broker.offers.add(self._server)
         broker.figures.sources.append(self._figures)
         broker.figures.before.append(self._look)
         partitions.start()
