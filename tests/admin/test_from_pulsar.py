@@ -18,7 +18,7 @@ from magnetar.ledger.formats.protobuf import message, number
 from magnetar.ledger.values import Position
 from magnetar.metadata import ANY, MemoryStore, Put, Stored
 from magnetar.metadata.errors import MetadataUnavailable
-from magnetar.migrate.from_pulsar import PulsarCluster, Takeover
+from magnetar.migrate.from_pulsar import PulsarCluster
 from magnetar.migrate.pulsar_schema_ledgers import (
     SchemaPlace,
     decode_locator,
@@ -26,6 +26,7 @@ from magnetar.migrate.pulsar_schema_ledgers import (
     encode_locator,
     encode_schema,
 )
+from magnetar.migrate.takeover import Takeover
 from magnetar.pulsar.schemas import SchemaVersion
 
 LEDGERS = "/managed-ledgers/public/default/persistent"

@@ -26,7 +26,7 @@ class_path()  # skips the module where BookKeeper cannot be run
 from kazoo.client import KazooClient  # noqa: E402
 
 from magnetar.doctor.ledgers_cluster import ClusterPlace  # noqa: E402
-from magnetar.migrate import from_pulsar_moves as moves  # noqa: E402
+from magnetar.migrate import from_pulsar_commands as commands  # noqa: E402
 
 pytestmark = [pytest.mark.slow]
 TOPIC = "persistent://public/default/{}"
@@ -191,13 +191,13 @@ def test_a_cluster_of_pulsars_is_taken_over_and_given_back(servers: Servers) -> 
     assert found["is_possible"]
     assert found["schemas_of_pulsar"] == 2
     with pytest.raises(Declined, match="live"):
-        moves.take(ClusterPlace(*where), quiet)
+        commands.take(ClusterPlace(*where), quiet)
     send(pulsars.service_url, "single", SECOND, range(2 * MANY, 2 * MANY + 10))
     pulsars.end()
 
-    taken = moves.take(ClusterPlace(*where), quiet)
+    taken = commands.take(ClusterPlace(*where), quiet)
     assert (taken.is_possible, taken.topics_moved, taken.schemas_moved) == (True, 1, 2)
-    again = moves.take(ClusterPlace(*where), quiet)
+    again = commands.take(ClusterPlace(*where), quiet)
     assert (again.is_possible, again.topics_moved, again.schemas_moved) == (True, 0, 0)
     ours.start()
     url = f"pulsar://127.0.0.1:{ours.pulsar}"
@@ -212,12 +212,12 @@ def test_a_cluster_of_pulsars_is_taken_over_and_given_back(servers: Servers) -> 
     versions = schemas(ours, "single")
     assert len(versions) == 3
     with pytest.raises(Declined, match="live"):
-        moves.back(ClusterPlace(*where), quiet)
+        commands.back(ClusterPlace(*where), quiet)
     ours.end()
 
-    given = moves.back(ClusterPlace(*where), quiet)
+    given = commands.back(ClusterPlace(*where), quiet)
     assert (given.topics_moved, given.schemas_moved, given.cursors_moved) == (1, 3, 1)
-    again = moves.back(ClusterPlace(*where), quiet)
+    again = commands.back(ClusterPlace(*where), quiet)
     assert (again.topics_moved, again.schemas_moved, again.cursors_moved) == (0, 0, 0)
     plain.start()
     assert schemas(plain, "single") == versions
@@ -230,7 +230,7 @@ def test_a_cluster_of_pulsars_is_taken_over_and_given_back(servers: Servers) -> 
     plain.end()
 
     # That broker wrote no index: what it wrote cannot be given offsets, and nothing is changed.
-    refused = moves.take(ClusterPlace(*where), quiet)
+    refused = commands.take(ClusterPlace(*where), quiet)
     assert (refused.is_possible, refused.topics_moved, refused.schemas_moved) == (False, 0, 0)
     assert {each.kind for each in refused.findings if each.severity is Severity.error} == {"no-index"}
     assert {each.topic: each.state for each in refused.topics}["public/default/single"] == "blocked"

@@ -32,7 +32,7 @@ from kazoo.client import KazooClient  # noqa: E402
 
 from magnetar.doctor.ledgers_cluster import ClusterPlace  # noqa: E402
 from magnetar.ledger.formats.info import decode_info  # noqa: E402
-from magnetar.migrate import from_pulsar_moves as moves  # noqa: E402
+from magnetar.migrate import from_pulsar_commands as commands  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 _OFFSETS = "public/__kafka/__consumer_offsets"
@@ -309,9 +309,9 @@ def test_policies_and_groups_hold_after_the_takeover(servers: Servers) -> None:
     of_kop = kops(cluster)
     assert len(of_kop) > 8
 
-    taken = moves.take(ClusterPlace(*where), quiet)
+    taken = commands.take(ClusterPlace(*where), quiet)
     assert (taken.is_possible, taken.policies_moved, taken.groups_moved) == (True, 3, 3)
-    again = moves.take(ClusterPlace(*where), quiet)
+    again = commands.take(ClusterPlace(*where), quiet)
     assert (again.is_possible, again.policies_moved, again.groups_moved) == (True, 0, 0)
     ours.start()
     assert told(ours, "own") == own
@@ -322,12 +322,12 @@ def test_policies_and_groups_hold_after_the_takeover(servers: Servers) -> None:
     goes_on(ours)
     ask(ours, "POST", topic("changed", "maxConsumers"), 11)
     ours.end()
-    moves.take(ClusterPlace(*where), quiet)  # what was set here since is not replaced
+    commands.take(ClusterPlace(*where), quiet)  # what was set here since is not replaced
 
     ours.start()
     assert told(ours, "changed")["maxConsumers"] == 11
     ours.end()
-    moves.back(ClusterPlace(*where), quiet)
+    commands.back(ClusterPlace(*where), quiet)
     assert kops(cluster) == of_kop
     pulsars.start()
     assert told(pulsars, "own") == own
@@ -460,7 +460,7 @@ def test_names_are_the_same_bytes_in_paths(servers: Servers) -> None:
     }
     assert len(theirs) == len(NAMES)
 
-    taken = moves.take(ClusterPlace(*where), quiet)
+    taken = commands.take(ClusterPlace(*where), quiet)
     assert taken.is_possible, taken.findings
     ours.start()
     url = f"pulsar://127.0.0.1:{ours.pulsar}"
@@ -471,7 +471,7 @@ def test_names_are_the_same_bytes_in_paths(servers: Servers) -> None:
     made = {topic: cursors for topic, cursors in nodes(cluster).items() if topic.startswith("new")}
     assert made == {f"new-{topic}-partition-0": of_new(topic, cursors) for topic, cursors in theirs.items()}
 
-    moves.back(ClusterPlace(*where), quiet)
+    commands.back(ClusterPlace(*where), quiet)
     pulsars.start()
     for name in NAMES:
         rest_of(pulsars.service_url, name, range(EACH // 2 + EACH // 4, EACH))

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from magnetar.migrate.from_kafka import FromKafka, FromKafkaRun
     from magnetar.migrate.from_kafka_groups import GroupMoved
-    from magnetar.migrate.from_pulsar import Takeover
     from magnetar.migrate.migrate import Migration
+    from magnetar.migrate.takeover import Takeover
 
 # What opens data directories brings a storage engine along: it is loaded by the commands that need it.
 
@@ -318,11 +318,11 @@ def from_pulsar(
         )
     try:
         from magnetar.ledger.bookkeeper.jvm import end_jvm_in_order
-        from magnetar.migrate import from_pulsar_moves as moves
+        from magnetar.migrate import from_pulsar_commands as commands
     except ImportError as error:
         raise AdminError(f"{error.name} is not installed", "pip install 'magnetar[cluster]'") from error
 
-    do = moves.check if check else moves.take if take else moves.back
+    do = commands.check if check else commands.take if take else commands.back
     place = place_of(config, metadata, bookkeeper, metadata_config).place
     with _telling(hidden=json) as (_, progress):
         try:

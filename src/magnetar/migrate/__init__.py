@@ -2,7 +2,7 @@
 
 - `from_kafka`, `from_kafka_groups`: topics of a Kafka cluster copied while it is in use: same offsets, configurations,
   groups' offsets, ACLs.
-- `from_pulsar`, `from_pulsar_moves`: a Pulsar cluster that is served in place, and the way back. `pulsar_*` reads what
+- `from_pulsar*`, `takeover`: a Pulsar cluster that is served in place, and the way back. `pulsar_*` reads what
   Pulsar's brokers keep in ledgers and system topics, `kop_groups` what KoP kept.
 - `migrate`, `migrate_*`: topics whose offsets are packed ledger and entry ids (KoP before 2.8) get a continuous index.
 

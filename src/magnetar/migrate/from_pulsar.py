@@ -10,7 +10,6 @@ import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,8 @@ from magnetar.metadata.errors import MetadataCorrupt
 from magnetar.metadata.segments import decoded, is_whole
 from magnetar.migrate.pulsar_log import OF_SYSTEM, PARTITION, PulsarLog, nodes_below
 from magnetar.migrate.pulsar_schema_ledgers import decode_locator
-from magnetar.migrate.pulsar_system_topics import SCHEMAS, FoundGroup, FoundPolicies, SystemTopics
+from magnetar.migrate.pulsar_system_topics import SCHEMAS, SystemTopics
+from magnetar.migrate.takeover import FoundTopic, Takeover
 from magnetar.records.entry import BROKER_ENTRY_MAGIC, decode_entry
 from magnetar.records.errors import RecordsError
 from magnetar.topics.identity import CLUSTERS
@@ -48,43 +48,6 @@ _NOT_HONOURED = {
     "dispatcherPauseOnAckStatePersistentEnabled": "dispatch does not pause for it",
     "migrated": "clients are not sent to another cluster",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class FoundTopic:
-    """One topic, or one partition of a partitioned one."""
-
-    topic: str
-    """``tenant/namespace/topic``, of a partition with ``-partition-N``."""
-    state: str
-    """``served``: as it is; ``to be moved``: its metadata have to be; ``Pulsar's own``: left alone; ``blocked``."""
-    ledgers: int
-    entries: int
-    subscriptions: int
-
-
-@dataclass(frozen=True, slots=True)
-class Takeover:
-    """What there is, and what was done."""
-
-    metadata: str
-    clusters: tuple[str, ...]
-    is_possible: bool
-    topics: tuple[FoundTopic, ...]
-    findings: tuple[ClusterFinding, ...]
-    """The worst first."""
-    schemas_of_pulsar: int
-    """Topics whose schemas lie where Pulsar has them."""
-    policies_of_pulsar: tuple[FoundPolicies, ...] = ()
-    """Of topics whose own policies lie where Pulsar has them, and were not taken."""
-    groups_of_kop: tuple[FoundGroup, ...] = ()
-    """What KoP keeps of groups, and was not taken."""
-    topics_moved: int = 0
-    schemas_moved: int = 0
-    cursors_moved: int = 0
-    policies_moved: int = 0
-    """Topics with policies of their own."""
-    groups_moved: int = 0
 
 
 class PulsarCluster:

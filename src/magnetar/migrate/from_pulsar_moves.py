@@ -16,39 +16,26 @@ begun again:
 
 from __future__ import annotations
 
-import asyncio
 import json
 import uuid
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from magnetar.admin.errors import AdminError, Declined, Invalid, Unreachable
-from magnetar.base.errors import BrokerError
 from magnetar.coordination.decision import Fact
-from magnetar.doctor.ledgers_cluster import ClusterPlace
 from magnetar.kafka.coordinators.groups import partition_of
-from magnetar.ledger.bookkeeper.bookies import Bookies, Quorums
-from magnetar.ledger.bookkeeper.jars import JarsError, installed
-from magnetar.ledger.bookkeeper.jvm import quiet_jvm
 from magnetar.ledger.bookkeeper.streams import sent
-from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.formats.cursor_info import decode_cursor, encode_cursor, encode_state
 from magnetar.ledger.formats.info import ROOT, ManagedLedgerInfo, decode_info, encode_info
 from magnetar.ledger.port import wall_clock_ms
 from magnetar.ledger.values import LedgerSummary
-from magnetar.logs.storage.cluster import bookies_address, zookeeper_address
-from magnetar.metadata import ANY, MUST_NOT_EXIST, Delete, MetadataError, Op, Put, Stored
+from magnetar.metadata import ANY, MUST_NOT_EXIST, Delete, Op, Put, Stored
 from magnetar.metadata.parts import get_value, put_value
 from magnetar.metadata.segments import decoded
-from magnetar.metadata.zookeeper import ZooKeeperStore
-from magnetar.metadata.zookeeper_security import InvalidZooKeeperConfig, ZooKeeperSecurity
 from magnetar.migrate.from_pulsar import (
     PARTITIONED,
     PulsarCluster,
-    Takeover,
     is_pulsars,
 )
 from magnetar.migrate.pulsar_log import PARTITION, PulsarLog, nodes_below
@@ -62,6 +49,7 @@ from magnetar.migrate.pulsar_schema_ledgers import (
 )
 from magnetar.migrate.pulsar_system_topics import KEPT_KOP, KEPT_POLICIES, SCHEMAS, kept_kop
 from magnetar.migrate.pulsar_topic_policies import OwnPolicies
+from magnetar.migrate.takeover import Takeover
 from magnetar.pulsar.policies import policies_path
 from magnetar.pulsar.schemas import decode_versions, encode_versions
 from magnetar.records.batch import PlainRecord, encode_batch
@@ -72,127 +60,11 @@ from magnetar.topics.topic import Topic, decode_topic, encode_topic
 
 KEPT_TOPICS, KEPT_SCHEMAS = "/magnetar/from-pulsar/topics", "/magnetar/from-pulsar/schemas"
 _APPLICATION = {"application": b"pulsar"}
-_SESSION_S = 10
 _MADE_HERE = b"made here"
 """What is kept of a log that KoP had not begun; one that it had not opened has an empty node."""
 _FACTS = 1000
 """Facts of a coordinator's in one batch."""
 Progress = Callable[[int, int], object]
-
-
-def check(place: ClusterPlace, progress: Progress) -> Takeover:
-    """Return what there is and what stands in the way; nothing is changed. Raises `AdminError`."""
-
-    async def looked(cluster: PulsarCluster) -> Takeover:
-        return cluster.report(place.metadata)
-
-    return _run(place, looked)
-
-
-def take(place: ClusterPlace, progress: Progress) -> Takeover:
-    """Have all topics be served in place; nothing is changed if something stands in the way. Raises `AdminError`."""
-
-    async def taken(cluster: PulsarCluster) -> Takeover:
-        living = [name for name, is_ours in cluster.brokers.items() if not is_ours]
-        if living:
-            raise Declined(
-                f"brokers of Pulsar's live: {', '.join(living)}", "End them first: a topic is served by one."
-            )
-        if cluster.report(place.metadata).is_possible:
-            await cluster.read_system_topics(fences=True)  # nobody writes them any more
-        found = cluster.report(place.metadata)
-        if not found.is_possible:
-            return found
-        return await Moves(cluster, progress).take(place.metadata)
-
-    return _run(place, taken)
-
-
-def back(place: ClusterPlace, progress: Progress) -> Takeover:
-    """Have Pulsar's brokers be able to open all topics again; raise `AdminError`."""
-
-    async def given(cluster: PulsarCluster) -> Takeover:
-        living = [name for name, is_ours in cluster.brokers.items() if is_ours]
-        if living:
-            raise Declined(
-                f"brokers of Magnetar's live: {', '.join(living)}",
-                "End them first: a topic is served by one.",
-            )
-        return await Moves(cluster, progress).back(place.metadata)
-
-    return _run(place, given, look_at_entries=False)
-
-
-def _run(
-    place: ClusterPlace,
-    what: Callable[[PulsarCluster], Awaitable[Takeover]],
-    *,
-    look_at_entries: bool = True,
-) -> Takeover:
-    try:
-        return asyncio.run(_connected(place, what, look_at_entries))
-    except JarsError as error:
-        raise AdminError(str(error), "Run `magnetar bookkeeper install`.") from error
-    except InvalidZooKeeperConfig as error:
-        raise Invalid(
-            str(error),
-            "Look at the file that --metadata-config names, or metadataStoreConfigPath of --config.",
-        ) from error
-    except BrokerError as error:
-        raise Invalid(str(error), "As metadataStoreUrl has it: zk:HOST:PORT,HOST:PORT/PATH.") from error
-    except MetadataError as error:
-        raise Unreachable(
-            f"the metadata at {place.metadata} cannot be used: {error}", "Run it again."
-        ) from error
-    except LedgerError as error:
-        raise Unreachable(
-            f"the bookies of {place.metadata} cannot be used: {error}", "Run it again."
-        ) from error
-
-
-async def _connected(
-    place: ClusterPlace, what: Callable[[PulsarCluster], Awaitable[Takeover]], look: bool
-) -> Takeover:
-    address = zookeeper_address(place.metadata)
-    ledgers = bookies_address(place.bookkeeper) or address
-    jars: list[Path] = installed()
-    security = ZooKeeperSecurity.read(place.client_config)
-    store = await ZooKeeperStore.open(
-        address.hosts, address.root, session_seconds=_SESSION_S, security=security
-    )
-    try:
-        quorums = await _quorums(ledgers.hosts, ledgers.root, security)
-        await asyncio.to_thread(quiet_jvm, jars)
-        bookies = Bookies(
-            ledgers.hosts,
-            ledgers.root,
-            jars,
-            quorums=quorums,
-            password=place.password,
-            tls=place.tls,
-            login=place.login,
-            properties=security.for_java,
-        )
-        await bookies.connect()
-        try:
-            cluster = PulsarCluster(store, bookies)
-            await cluster.load(look_at_entries=look)
-            return await what(cluster)
-        finally:
-            await bookies.close()
-    finally:
-        await store.close()
-
-
-async def _quorums(hosts: str, root: str, security: ZooKeeperSecurity) -> Quorums:
-    """Return as many copies as there are bookies for, two at most: what is written here is small."""
-    other = await ZooKeeperStore.open(hosts, root, session_seconds=_SESSION_S, security=security)
-    try:
-        found = set(await other.children("/ledgers/available")) - {"readonly"}
-    finally:
-        await other.close()
-    copies = max(1, min(2, len(found)))
-    return Quorums(copies, copies, copies)
 
 
 class Moves:
