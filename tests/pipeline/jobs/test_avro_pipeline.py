@@ -9,7 +9,7 @@ import pytest
 
 from tests.pipeline.jobs.schema_registry import SchemaRegistry
 from tests.pipeline.jobs.test_decode import avro, framed
-from tests.pipeline.jobs.test_json_pipeline import magnetar, send
+from tests.pipeline.jobs.test_json_pipeline import magnetar, rows, send
 from tests.process import BrokerProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -48,4 +48,30 @@ def test_avro_by_id_and_the_columns_of_a_new_version(broker: BrokerProcess, tmp_
     second = registry.register("seats-value", TWO)
     send(broker.address, "seats", ("d", framed(second, avro(TWO, {"row": 4, "letter": "F"}))), ("a", None))
     assert "letter string" in magnetar("plan", project)["tables"][1]["columns"]
+    registry.close()
+
+
+def test_a_field_more_within_a_record_of_a_table_that_spark_writes(
+    broker: BrokerProcess, tmp_path: Path
+) -> None:
+    registry = SchemaRegistry()
+    inner = {"type": "record", "name": "Inner", "fields": [{"name": "x", "type": "int"}]}
+    one = {"type": "record", "name": "Nest", "fields": [{"name": "inner", "type": inner}]}
+    more = inner | {"fields": [{"name": "y", "type": "string", "default": "-"}, *inner["fields"]]}  # type: ignore[misc]
+    two = one | {"fields": [{"name": "inner", "type": more}]}
+    first = registry.register("nests-value", one)
+    send(broker.address, "nests", ("a", framed(first, avro(one, {"inner": {"x": 1}}))))
+    project = tmp_path / "nests"
+    magnetar("init", project, "--topic", "nests", "--data", broker.data, "--format", "avro",
+             "--registry", registry.url)  # fmt: skip
+    magnetar("run", project)
+    second = registry.register("nests-value", two)
+    send(broker.address, "nests", ("b", framed(second, avro(two, {"inner": {"x": 2, "y": "why"}}))))
+    assert magnetar("run", project)["dead_letters"] == 0
+    found = {row["_offset"]: row["inner"] for row in rows(project, "nests_decoded")}
+    assert found[0] == {"x": 1}  # a reader of all files has null for y
+    assert found[1] == {"x": 2, "y": "why"}
+    assert [
+        row["inner"]["x"] for row in sorted(rows(project, "nests_current"), key=lambda r: r["_offset"])
+    ] == [1, 2]
     registry.close()

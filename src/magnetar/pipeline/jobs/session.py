@@ -21,6 +21,12 @@ _PLUGIN = "org.apache.spark.sql.connect.SparkConnectPlugin"
 
 _MODE = "SPARK_CONNECT_MODE_ENABLED"
 
+_OF_BEFORE = {
+    "spark.python.authenticate.socketTimeout": "120s",
+    "spark.hadoop.hive.metastore.disallow.incompatible.col.type.changes": "false",
+}
+"""Settings of new projects' own file that projects of before lack."""
+
 
 @contextmanager
 def spark_session(project: ProjectSpec, log: Path | None = None) -> Iterator[SparkSession]:
@@ -53,9 +59,8 @@ def _server(project: ProjectSpec) -> tuple[Any, str]:
     from pyspark.sql import SparkSession
 
     conf = SparkConf(loadDefaults=True).setMaster(project.spark.master).setAppName(project.directory.name)
-    conf.setIfMissing(
-        "spark.python.authenticate.socketTimeout", "120s"
-    )  # projects of before have no such line
+    for name, value in _OF_BEFORE.items():
+        conf.setIfMissing(name, value)
     conf.set("spark.plugins", _PLUGIN).set("spark.connect.grpc.binding.port", "0")
     conf.set("spark.connect.grpc.binding.address", "127.0.0.1")
     conf.set("spark.connect.authenticate.token", token)
