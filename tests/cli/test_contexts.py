@@ -206,3 +206,9 @@ def test_login_and_tls_are_each_taken_as_a_whole() -> None:
 def test_lists_of_commands_are_not_cut(shell: Shell, words: tuple[str, ...]) -> None:
     told = shell.ok(*words, "--help")
     assert "..." not in told.replace("[ARGS]...", "")
+
+
+def test_seek_has_the_name_that_kafka_users_know(shell: Shell) -> None:
+    for name in ("seek", "reset-offsets"):
+        assert "where to?" in shell.run("group", name, "g").err
+    assert "reset-offsets" in shell.ok("group", "--help")

@@ -156,7 +156,7 @@ def command_line(names: Iterable[str] = (*GROUPS, *COMMANDS)) -> typer.Typer:
 def _whole_line(command: typer.models.CommandInfo) -> None:
     """Set what lists of commands show to a description's first line: without it they cut it at 45 letters."""
     told = (command.callback.__doc__ or "").strip() if command.callback is not None else ""
-    command.short_help = command.short_help or told.partition("\n")[0]
+    command.short_help = command.short_help or command.help or told.partition("\n")[0]
 
 
 def __getattr__(name: str) -> Any:

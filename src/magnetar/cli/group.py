@@ -51,6 +51,10 @@ def describe(name: GroupName, bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP, j
         give(groups.describe_group(cluster, name), _described, as_json=json)
 
 
+@app.command(
+    "reset-offsets",
+    help="Move a group that has no members now, as seek does: the name that Kafka users know.",
+)
 @app.command()
 def seek(
     name: GroupName,
