@@ -62,6 +62,7 @@ async def test_an_append_during_the_first_read_is_not_missed() -> None:
             broker=SimpleNamespace(settings=Settings(), serving=SimpleNamespace(memory=account().budget)),
             wakeups=Wakeups(),
             requests=Requests(),
+            reads=None,
             quotas=SimpleNamespace(enabled=False),
         ),
     )
@@ -91,6 +92,7 @@ async def parked(**named: Any) -> tuple[Any, Any, Any]:
             broker=SimpleNamespace(settings=Settings(), serving=SimpleNamespace(memory=account().budget)),
             wakeups=Wakeups(),
             requests=Requests(),
+            reads=None,
             quotas=SimpleNamespace(enabled=False),
         ),
     )
