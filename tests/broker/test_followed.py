@@ -209,7 +209,8 @@ async def test_a_topic_is_made_although_the_answer_to_its_commit_is_lost(
     made = await broker.create_topics([NewTopic(broker.naming.parse(name)) for name in ("t", "before", "u")])
     assert [type(each) for each in made] == [Topic, TopicExists, Topic]
     assert broker.topic("t") is made[0]
-    assert not store.fails
+    # What was lost on the way back is found by the first look.
+    assert len(store.fails) == (1 if kind is MetadataUncertain else 0)
 
 
 async def test_a_store_that_does_not_come_back_by_itself_is_not_waited_for() -> None:
