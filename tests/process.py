@@ -139,6 +139,7 @@ OURS = frozenset(
         "MAGNETAR_SEEDS",
         "MAGNETAR_FLIPS",
         "MAGNETAR_KILLS",
+        "MAGNETAR_BACKUPS",
         "MAGNETAR_EXAMPLES",
         "MAGNETAR_PROFILE",
         "MAGNETAR_CROSSINGS",

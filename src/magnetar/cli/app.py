@@ -19,7 +19,7 @@ from magnetar.cli.connection import connects
 
 GROUPS = (
     "topic", "group", "txn", "config", "ledger", "migrate", "cluster", "bookkeeper", "token", "permission", "user",
-    "quota", "pipeline", "table", "context",
+    "quota", "pipeline", "table", "backup", "context",
 )  # fmt: skip
 COMMANDS = ("produce", "consume", "explain", "why", "health", "audit", "restore")
 """The modules of this folder with commands, by the commands' names. Which of them is loaded, the arguments say."""

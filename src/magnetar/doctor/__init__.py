@@ -5,6 +5,8 @@
 - `ledgers_repair`, `ledgers_cluster_repair`: mending what those found. Nothing whole is given up, and nothing damaged
   is dropped without a report.
 - `ledgers_dump`, `data_directory`: what lies in ledger files, entry by entry, without a broker.
+- `backups`, `backup_place`, `backup_files`: snapshots of a data directory while its broker runs, and directories made
+  of them again.
 - `cluster_state`, `cluster_doctor`: a cluster as ZooKeeper knows it, and what is wrong with it.
 
 It reads the engines' files by itself, since it must work where an engine refuses to open them.
