@@ -84,9 +84,53 @@ def test_a_text_is_parsed_once_whatever_the_number_of_its_fields(spark: Any, deb
     many = [(f"c{n}", "BIGINT") for n in range(20)]
     parsed = ", ".join(f"{name.upper()} {kind}" for name, kind in many)
     ways = (JsonWay((1,), parsed, tuple(many)), JsonWay((), parsed, tuple(many)))
-    frame_of = spark.range(1).selectExpr(
+    frame = spark.range(1).selectExpr(
         "cast(concat('', id) as binary) value"
     )  # nothing to be known before it runs
-    found = JsonValues(JsonPlan("columns", ways, tuple(many)), framed=True, debezium=debezium)(frame_of)
+    found = JsonValues(JsonPlan("columns", ways, tuple(many)), framed=True, debezium=debezium)(frame)
     found = found.selectExpr("_d_row.*", "_d_op", "_d_error")
     assert found._jdf.queryExecution().optimizedPlan().toString().count("from_json(") == len(ways)
+
+
+def frame_of(spark: Any, rows: list[dict[str, Any]]) -> Any:
+    values = pa.array([json.dumps(row).encode() for row in rows], pa.binary())
+    return spark.createDataFrame(pa.table({"at": range(len(rows)), "value": values}))
+
+
+TIMES = (
+    "t TIMESTAMP, `a``b` TIMESTAMP COMMENT 'when, or <so>', d DECIMAL(10, 2) NOT NULL, "
+    "s STRUCT<x: INT, u: TIMESTAMP>, l ARRAY<STRUCT<u: TIMESTAMP_NTZ>>, m MAP<STRING, ARRAY<TIMESTAMP>>, z STRING"
+)
+
+
+def test_milliseconds_where_seconds_are_meant_are_dead_letters(spark: Any) -> None:
+    """Stored, such a row could not be shown by PyArrow or pandas, and an Iceberg table refused it."""
+    far = 1_700_000_000_000
+    rows: list[dict[str, Any]] = [
+        {"t": far}, {"a`b": far}, {"s": {"u": far}},
+        {"l": [{"u": "2024-01-01T00:00:00"}, {"u": "+12000-01-01T00:00:00"}]},
+        {"m": {"k": [1], "o": [None, far]}}, {"d": 7, "z": str(far)}, {"t": 1_700_000_000, "s": None, "m": {"k": None}},
+        {"t": "9999-12-31T23:59:59.999999Z"}, {"t": "0001-01-01T00:00:00Z", "l": []}, {},
+    ]  # fmt: skip
+    plan = JsonPlan(TIMES, (JsonWay((), TIMES),))
+    found = JsonValues(plan, framed=False, debezium=False)(frame_of(spark, rows))
+    table = found.select("at", "_d_error", "_d_row").toArrow().sort_by("at")
+    errors = table["_d_error"].to_pylist()
+    assert [row is None for row in table["_d_row"].to_pylist()] == [each is not None for each in errors]
+    assert [None if each is None else each.split(":")[0] for each in errors] == [
+        *["it has a time beyond the year 9999"] * 5, *[None] * 5,
+    ]  # fmt: skip
+
+
+def test_debeziums_rows_may_hold_no_such_times_either(spark: Any) -> None:
+    plan = JsonPlan("t TIMESTAMP, n INT", (JsonWay((), "t TIMESTAMP, n INT"),))
+    rows: list[dict[str, Any]] = [
+        {"op": "u", "before": {"t": 1}, "after": {"t": 10**12}},
+        {"op": "d", "before": {"t": 10**12}},
+        {"op": "c", "after": {"t": 10**9, "n": 1}},
+    ]
+    found = JsonValues(plan, framed=False, debezium=True)(frame_of(spark, rows))
+    table = found.select("at", "_d_error", "_d_row").toArrow().sort_by("at")
+    errors = table["_d_error"].to_pylist()
+    assert [row is None for row in table["_d_row"].to_pylist()] == [each is not None for each in errors]
+    assert [(each or "").count("beyond the year 9999") for each in errors] == [1, 1, 0]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from magnetar.pipeline.jobs.far_times import has_far_time
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -15,6 +18,11 @@ _STRINGS = r'(?s)"(?:[^"\\]|\\.)*+"'
 """The strings of a JSON text. The loop is possessive, as Java's other loops over alternatives recurse per character."""
 _LONG_EXPONENT = r"[0-9][eE][+-]?[0-9]{4,}"
 """No DECIMAL of Spark's has more than 38 digits; its parser writes 1e999999999 out before it notices, for minutes."""
+
+_FAR = (
+    "it has a time beyond the year 9999: numbers of JSON are seconds since 1970 in a TIMESTAMP column; "
+    "declare a field with milliseconds as BIGINT"
+)
 
 
 class JsonValues:
@@ -67,11 +75,16 @@ class JsonValues:
             f.col(f"_d_json.{_CORRUPT}").isNotNull(),
             f"it is JSON that does not fit the columns {self._plan.ddl}",
         )
+        far = self._has_far_time(f)
+        if far is not None:
+            error = error.when(far, _FAR)
         frame = frame.withColumn("_d_error", error.cast("string"))
         if self._debezium:
-            return _opened(frame)
-        row = f.col("_d_json.after")
-        return frame.withColumn("_d_row", row).withColumn("_d_op", f.lit(None).cast("string"))
+            frame = _opened(frame)
+        else:
+            frame = frame.withColumn("_d_row", f.col("_d_json.after"))
+            frame = frame.withColumn("_d_op", f.lit(None).cast("string"))
+        return frame if far is None else frame.withColumn("_d_row", f.when(~far, f.col("_d_row")))
 
     def _is_endless(self, text: Column) -> Column:
         """Return whether a DECIMAL column might be given a number that Spark takes minutes to read."""
@@ -92,6 +105,13 @@ class JsonValues:
         if number == len(others):
             return ~f.coalesce(f.col("_d_schema_id").isin(ids), f.lit(False)) if ids else f.lit(True)
         return f.coalesce(f.col("_d_schema_id").isin(list(others[number].ids)), f.lit(False))
+
+    def _has_far_time(self, f: Any) -> Column | None:
+        """Return whether a record has a time beyond the year 9999; None if the columns hold no times."""
+        rows = [f.col(f"_d_json.{name}") for name in (("before", "after") if self._debezium else ("after",))]
+        looks = [has_far_time(f, row, self._plan.ddl) for row in rows]
+        there = [each for each in looks if each is not None]
+        return reduce(lambda one, other: one | other, there) if there else None
 
     def _by_schema(self) -> Column:
         """Return what the way of a record's schema makes of it."""
