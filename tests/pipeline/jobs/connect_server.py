@@ -18,7 +18,7 @@ _START_SECONDS = 90
 class ConnectServer:
     """Serves ``sc://127.0.0.1:PORT`` until it is closed. It knows nothing of any project."""
 
-    def __init__(self, place: Path, **conf: str) -> None:
+    def __init__(self, place: Path, master: str = "local[2]", **conf: str) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
@@ -42,7 +42,7 @@ class ConnectServer:
         for name in ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_CONNECT_AUTHENTICATE_TOKEN"):
             environment.pop(name, None)
         self._process = subprocess.Popen(
-            [home / "bin" / "spark-submit", "--master", "local[2]", "--class", _CLASS, *given, "spark-internal"],
+            [home / "bin" / "spark-submit", "--master", master, "--class", _CLASS, *given, "spark-internal"],
             stdout=self.log.open("wb"), stderr=subprocess.STDOUT, env=environment, cwd=place, start_new_session=True,
         )  # fmt: skip
         self.url = f"sc://127.0.0.1:{port}"
