@@ -45,6 +45,11 @@ def run(
     What ``meant`` names in the file has a meaning, though it is no setting.
     """
     given = list(overrides)
+    places = {"--kafka": kafka, "--pulsar": pulsar, "--http": http, "--schema-registry": schema_registry}
+    for option, place in places.items():
+        if place is not None and not _is_place(place):
+            _complain(InvalidConfig(f"{option} {place}: expected HOST:PORT, with a port from 0 to 65535"))
+            return 2
     if data is not None:
         given.append(f"data.dir={data}")
     if kafka is not None:
@@ -67,6 +72,11 @@ def run(
     if warning:
         _log.warning(warning)
     return serve(loaded.settings)
+
+
+def _is_place(text: str) -> bool:
+    host, separator, port = text.rpartition(":")
+    return bool(host and separator) and port.isascii() and port.isdigit() and int(port) <= 65535
 
 
 def serve(settings: Settings, worker: WorkerPlace | None = None) -> int:
@@ -127,6 +137,8 @@ def _complain(error: Exception) -> None:
     told = (
         f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
     )
+    if isinstance(error, FileExistsError | NotADirectoryError):
+        told = f"{error.filename} is a file, or lies in one, and not a directory"
     print(f"magnetar: {told}", file=sys.stderr)
     next_step = getattr(error, "next_step", None) or next(
         (step for kind, step in _NEXT_STEPS if isinstance(error, kind)), ""

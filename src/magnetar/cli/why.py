@@ -9,7 +9,7 @@ import typer
 
 from magnetar.admin.errors import Invalid
 from magnetar.admin.partition_name import parse_place
-from magnetar.admin.reasons import Why
+from magnetar.admin.reasons import Reason, Why
 from magnetar.admin.whereabouts import coordinator_of, leader_of, way_to_ask
 from magnetar.cli.options import (
     DEFAULT_BOOTSTRAP,
@@ -41,7 +41,10 @@ def why(
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
-    """Name the one reason that a group or a partition does not move, and what to do about it."""
+    """Name the one reason that a group or a partition does not move, and what to do about it.
+
+    The exit status is 1 if there is no such group, topic or partition.
+    """
     if what[0] == "group" and len(what) == 2:
         question = "why-group"
         given: dict[str, object] = {"group": what[1]}
@@ -53,7 +56,11 @@ def why(
     else:
         raise Invalid("why what?", "Write 'magnetar why group GROUP' or 'magnetar why TOPIC-PARTITION'.")
     way = way_to_ask(data, admin, bootstrap_server, owner)
-    give(cast(Why, way.ask(question, **given)), _shown, as_json=json)
+    answer = cast(Why, way.ask(question, **given))
+    give(answer, _shown, as_json=json)
+    not_there = (Reason.NO_TOPIC, Reason.NO_PARTITION) if "topic" in given else (Reason.NO_GROUP,)
+    if answer.reason in not_there:
+        raise typer.Exit(1)
 
 
 def _shown(value: Why) -> Iterator[RenderableType]:

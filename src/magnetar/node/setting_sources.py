@@ -144,7 +144,9 @@ def _merged(sources: Sequence[tuple[str, Mapping[str, str]]], known: Settings) -
             listener, definition = known.declared.of_a_listener(_bare(name)) or ("", None)
             assert definition is not None
             text = general.pop(name)
-            of_listeners.setdefault(listener, {})[definition.field] = _parsed(definition, text, source)
+            of_listeners.setdefault(listener, {})[definition.field] = _parsed(
+                definition, text, source, _bare(name)
+            )
         chosen |= _values(general, source, ignored, known.declared)
     settings = known.with_fields(chosen).with_listeners(of_listeners)
     modules = [str(each[_USERS]) for each in of_listeners.values() if each.get(_USERS)]
@@ -252,6 +254,8 @@ def _values(
 ) -> dict[str, Value]:
     """Turn one source into values by field; of several names for one setting the strongest wins."""
     best: dict[str, tuple[int, SettingDef, str]] = {}
+    names: dict[str, str] = {}
+    """By field, the name that the user wrote."""
     for name, text in texts.items():
         found = declared.find_all(_bare(name))
         if not found:
@@ -263,18 +267,23 @@ def _values(
             rank = definition.feeds.index(feed)
             if definition.field not in best or rank < best[definition.field][0]:
                 best[definition.field] = (rank, definition, converted)
-    values = {field: _parsed(definition, text, source) for field, (_, definition, text) in best.items()}
+                names[definition.field] = _bare(name)
+    values = {
+        field: _parsed(definition, text, source, names[field])
+        for field, (_, definition, text) in best.items()
+    }
     for field, (rank, definition, _) in best.items():
         if definition.is_without_effect and values[field] != definition.default:
             ignored.append(definition.feeds[rank].name)
     return values
 
 
-def _parsed(definition: SettingDef, text: str, source: str) -> Value:
+def _parsed(definition: SettingDef, text: str, source: str, name: str) -> Value:
     try:
         return definition.parse(text)
     except InvalidConfig as error:
-        raise InvalidConfig(f"{error} (from {source})") from None
+        written = "" if name == definition.name else f" as {name}"
+        raise InvalidConfig(f"{error} (from {source}{written})") from None
 
 
 def _near(name: str, declared: Declared) -> str:

@@ -54,6 +54,16 @@ def scratch_buffer() -> bytearray:
     return bytearray(SCRATCH_BYTES)
 
 
+def other_protocol(size: int, own: str) -> str:
+    """Return, for a frame's impossible size, which other protocol begins with these four bytes; "" if none does."""
+    begins = size.to_bytes(4, "big", signed=size < 0)
+    if begins.startswith(b"\x16\x03"):
+        return ": it begins as TLS does, and this listener is plaintext"
+    if begins in (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PRI "):
+        return f": it begins as HTTP does, and this listener speaks {own} protocol"
+    return ""
+
+
 class SizedFrames(ABC):
     """One connection's frames. After a bad size the frames before it can still be had; then it raises.
 

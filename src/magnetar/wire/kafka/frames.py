@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from struct import Struct
 
-from magnetar.records.framing import FIRST_PIECE_BYTES, SCRATCH_BYTES, Lending, SizedFrames, scratch_buffer
+from magnetar.records.framing import (
+    FIRST_PIECE_BYTES,
+    SCRATCH_BYTES,
+    Lending,
+    SizedFrames,
+    other_protocol,
+    scratch_buffer,
+)
 from magnetar.wire.kafka.malformed import WireError
 
 DEFAULT_MAX_FRAME_BYTES = 104_857_600  # Kafka's socket.request.max.bytes
@@ -74,5 +81,6 @@ class KafkaFrameReader(SizedFrames):
 
     def bad_size(self, size: int) -> FrameInvalid:
         if size > self.most_bytes:
-            return FrameTooLarge(f"a frame of {size} bytes, but {self.most_bytes} are allowed")
+            text = f"a frame of {size} bytes, but {self.most_bytes} are allowed"
+            return FrameTooLarge(text + other_protocol(size, "Kafka's"))
         return FrameInvalid(f"a frame cannot have {size} bytes")

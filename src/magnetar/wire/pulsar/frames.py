@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError, Message
 
-from magnetar.records.framing import SizedFrames
+from magnetar.records.framing import SizedFrames, other_protocol
 from magnetar.wire.pulsar.parts import FEW_BYTES, TooManyParts, check_parts
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand
 
@@ -110,4 +110,5 @@ class PulsarFrameReader(SizedFrames):
     __slots__ = ()
 
     def bad_size(self, size: int) -> BadFrame:
-        return BadFrame(f"a frame of {size} bytes; {self.least_bytes} to {self.most_bytes} may be")
+        text = f"a frame of {size} bytes; {self.least_bytes} to {self.most_bytes} may be"
+        return BadFrame(text + other_protocol(size, "Pulsar's"))
