@@ -57,8 +57,10 @@ class Place:
         host, _, port = (self.proxy if of_proxy else self.broker).served[served][0].rpartition(":")
         return host, int(port)
 
-    def log(self) -> str:
-        return self.proxy.log.read_text() + "\n".join(self.broker.log_lines())
+    def waits(self) -> list[int]:
+        """Return how often the logs say that a client had to wait for memory, or was ended for it."""
+        log = self.proxy.log.read_text() + "\n".join(self.broker.log_lines())
+        return [log.count(words) for words in WAITED]
 
     def peak_bytes(self, of_proxy: bool, *, forget: bool = False) -> int:
         pid = (self.proxy if of_proxy else self.broker).pid
@@ -89,6 +91,8 @@ def half_sent(address: tuple[str, int], door: Door) -> socket.socket:
 def test_an_innocent_clients_large_request_goes_on_when_a_crowd_has_left(place: Place, door: Door) -> None:
     before = {each: place.peak_bytes(each, forget=True) for each in (False, True)}
     crowd = [half_sent(place.address(door.of_proxy, door.served), door) for _ in range(CROWD)]
+    # On a busy machine a crowd takes so long to come that its first ones are ended as silent: that is another promise.
+    told = place.waits()
     for each in crowd:
         each.close()
     large = encode_batch([PlainRecord(None, bytes(LARGE_BYTES), [], 0, 0)])
@@ -98,6 +102,6 @@ def test_an_innocent_clients_large_request_goes_on_when_a_crowd_has_left(place: 
             innocent.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=True), 12)
             for _ in range(3):
                 assert produce(innocent, "t", large).error_code == 0
-    assert not [words for words in WAITED if words in place.log()]
+    assert place.waits() == told
     for of_proxy, peak in before.items():
         assert place.peak_bytes(of_proxy) - peak < BUDGET + MARGIN
