@@ -130,7 +130,7 @@ class PulsarSocket(asyncio.BufferedProtocol):
         self.account = broker.serving.memory.account(
             self._serving.went_on, known=False, missing=lambda: self._frames.missing_bytes
         )
-        self._last_heard = self._connected_at = self._loop.time()
+        self._last_heard = self._connected_at = self._went_on_at = self._loop.time()
         self._transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
         self._server.connections.add(self)
         self._server.came += 1
