@@ -27,7 +27,6 @@ from magnetar.admin.payloads.decoding import Decoding
 from magnetar.admin.payloads.encoding import Encoding
 from magnetar.admin.payloads.pulsar import PulsarPayload
 from magnetar.admin.payloads.registry import FetchedSchema
-from magnetar.admin.topic_schema import TopicSchemaVersion
 from magnetar.schema_registry.framing import Undecodable
 from tests.cli.operator import Operator
 from tests.process import BrokerProcess
@@ -301,7 +300,7 @@ class TestPulsarSchemas:
     ],
 )
 def test_pulsars_plain_types(kind: str, data: bytes, value: object) -> None:
-    payload = PulsarPayload(TopicSchemaVersion(0, kind, "", {}))
+    payload = PulsarPayload(kind, b"", {})
     assert payload.value(memoryview(data)) == value
     for wrong in (data[1:], data + b"x", b"\x7f" * len(data)):
         with contextlib.suppress(Undecodable):

@@ -6,24 +6,14 @@ records are clients' own: what a few bytes may ask for is bounded, and all of it
 
 from __future__ import annotations
 
-import base64
-import binascii
-import io
 import json
-import struct
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from fastavro import parse_schema, schemaless_reader
-from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
-from google.protobuf.descriptor import Descriptor
-
-from magnetar.schema_registry.avro_bounds import AvroBounds
-from magnetar.schema_registry.framing import Undecodable, message_indexes, reason_of, unframe
-from magnetar.schema_registry.kinds.protobuf_kind import of_base64
-from magnetar.schema_registry.kinds.protobuf_text import as_text
-from magnetar.schema_registry.kinds.protoc import compile_texts
+from magnetar.admin.payloads.decoding import reader_of
+from magnetar.admin.payloads.pulsar import PulsarPayload
+from magnetar.schema_registry.framing import Undecodable, reason_of, unframe
 from magnetar.schema_registry.topic_schemas import TopicSchema
 
 MOST_LETTERS = 4000
@@ -32,27 +22,26 @@ MOST_LETTERS_ALONE = 1_000_000
 """On the page of one."""
 _MOST_BYTES = 1 << 20
 """Larger values are not taken apart, but shown as they begin."""
-_MAIN = "main.proto"
-_NUMBERS = {
-    "Int8": ">b",
-    "Int16": ">h",
-    "Int32": ">i",
-    "Int64": ">q",
-    "Float": ">f",
-    "Double": ">d",
-    "Bool": ">?",
-    "Date": ">q",
-    "Time": ">q",
-    "Timestamp": ">q",
+_MOST_READERS = 64
+"""Of schemas that were read last, for the registry's and for topics' each; those that cannot be used among them."""
+_FORMATS = {
+    "avro": "avro",
+    "json": "json",
+    "protobufnative": "protobuf",
+    "string": "text",
+    **dict.fromkeys(("bool", "boolean", "int8", "int16", "int32", "int64", "float", "double"), "number"),
+    **dict.fromkeys(
+        ("date", "time", "timestamp", "instant", "localdate", "localtime", "localdatetime"), "time"
+    ),
 }
-"""Pulsar's schemas of one number, big-endian; times in ms."""
+"""The formats of Pulsar schemas, by their kinds in small letters; others are shown as what they look like."""
 
 
 class ShownBytes(NamedTuple):
     """Bytes as they are shown."""
 
     format: str
-    """null, avro, json, protobuf, text, number, hex."""
+    """null, avro, json, protobuf, text, number, time, hex."""
     text: str
     size: int
     cut: bool = False
@@ -96,7 +85,7 @@ def shown(
         for name, kind, read in _ways(data, schemas, of_topic, part):
             schema = name
             try:
-                return _cut(kind, _as_json(read(data)), len(data), most, name)
+                return _cut(kind, _as_text(kind, read(data)), len(data), most, name)
             except Undecodable as error:
                 problem = str(error)
             except Exception as error:  # readers of foreign formats raise whatever the bytes lead to
@@ -139,158 +128,67 @@ def _ways(
     if number is not None and number in schemas:
         written = schemas[number]
         ways.append((written.name, written.kind.lower(), lambda found: _of_registry(written, found)))
-    if of_topic is not None:
-        kind, definition = of_topic.kind, of_topic.definition
-        if kind == "KeyValue":
-            if of_topic.properties.get("kv.encoding.type", "INLINE") != "SEPARATED":
-                if part == "value":
-                    ways.append(("KeyValue of the topic", "json", lambda found: _inline(of_topic, found)))
-                return ways
-            kind, definition = _half(of_topic, part)
-        elif part == "key":
-            return ways
-        if kind in _READABLE:
-            ways.append(
-                (f"{kind} of the topic", _READABLE[kind], lambda found: _of_pulsar(kind, definition, found))
-            )
+    if of_topic is not None and (told := _of_topic(of_topic, part)) is not None:
+        ways.append((f"{told[0]} of the topic", told[1], lambda found: _of_pulsar(of_topic, part, found)))
     return ways
 
 
-_READABLE = {
-    "Avro": "avro",
-    "Json": "json",
-    "ProtobufNative": "protobuf",
-    "String": "text",
-    **dict.fromkeys(_NUMBERS, "number"),
-}
+def _of_topic(schema: TopicSchema, part: str) -> tuple[str, str] | None:
+    """Return the kind of a topic's schema for a key or a value, and its format; None where it says nothing."""
+    kind = schema.kind
+    if kind == "KeyValue":
+        if schema.properties.get("kv.encoding.type", "INLINE") != "SEPARATED":
+            return (kind, "json") if part == "value" else None
+        kind = schema.properties.get(f"{part}.schema.type", "").title().replace("_", "")
+    elif part == "key":
+        return None
+    found = _FORMATS.get(kind.lower())
+    return None if found is None else (kind, found)
 
 
 def _of_registry(written: RegistrySchema, data: bytes) -> Any:
-    framed = unframe(data)
-    if written.kind == "AVRO":
-        return _avro(written.text, written.references)(bytes(framed.data))
-    if written.kind == "JSON":
-        return json.loads(bytes(framed.data))
-    indexes, body = message_indexes(framed.data)
-    return _protobuf(written.text, written.references)(indexes, bytes(body))
+    return _registry_reader(written.kind, written.text, written.references)(unframe(data).data)[1]
 
 
-def _of_pulsar(kind: str, definition: bytes, data: bytes) -> Any:
-    if kind == "Avro":
-        return _avro(definition.decode(), ())(data)
-    if kind == "Json":
-        return json.loads(data)
-    if kind == "String":
-        return _Plain(data.decode())
-    if kind == "ProtobufNative":
-        return _native(definition)(data)
-    return struct.unpack(_NUMBERS[kind], data)[0]
+def _of_pulsar(schema: TopicSchema, part: str, data: bytes) -> Any:
+    properties = tuple(sorted(schema.properties.items()))
+    payload = _pulsar_payload(schema.kind, schema.definition, properties)
+    if isinstance(payload, str):
+        raise Undecodable(payload)
+    return payload.key(memoryview(data)) if part == "key" else payload.value(memoryview(data))
 
 
-class _Plain(str):
-    """ShownBytes that is shown as it is, not as JSON's."""
-
-
-def _half(schema: TopicSchema, part: str) -> tuple[str, bytes]:
-    """Return kind and definition of the key or the value of a KeyValue schema."""
-    size = struct.unpack_from(">i", schema.definition)[0]
-    halves = schema.definition[4 : 4 + size], schema.definition[8 + size :]
-    kind = schema.properties.get(f"{part}.schema.type", "").title().replace("_", "")
-    return kind, halves[part == "value"]
-
-
-def _inline(schema: TopicSchema, data: bytes) -> Any:
-    """Return key and value that lie in one value, each behind its size."""
-    found, at = {}, 0
-    for part in ("key", "value"):
-        size = struct.unpack_from(">i", data, at)[0]
-        piece = data[at + 4 : at + 4 + max(size, 0)]
-        at += 4 + max(size, 0)
-        kind, definition = _half(schema, part)
-        read = _of_pulsar(kind, definition, piece) if kind in _READABLE else shown(piece, {}).text
-        found[part] = None if size < 0 else read
-    return found
-
-
-@lru_cache(64)
-def _avro(text: str, references: tuple[tuple[str, str], ...]) -> Read:
-    known: dict[str, Any] = {}
-    for _, each in references:
-        parse_schema(json.loads(each), known)
-    parsed = parse_schema(json.loads(text), known)
-    bounds = AvroBounds(parsed, known)
-
-    def read(data: bytes) -> Any:
-        bounds.check(memoryview(data))
-        source = io.BytesIO(data)
-        found = schemaless_reader(source, parsed, None)
-        if source.tell() != len(data):
-            raise Undecodable(
-                f"it is not Avro of its schema: {len(data) - source.tell()} bytes are left over"
-            )
-        return found
-
-    return read
-
-
-@lru_cache(64)
-def _protobuf(text: str, references: tuple[tuple[str, str], ...]) -> Callable[[tuple[int, ...], bytes], Any]:
-    texts = {name: _as_proto(each) for name, each in references} | {_MAIN: _as_proto(text)}
-    files = compile_texts(texts, _MAIN)
-    pool = descriptor_pool.DescriptorPool()
-    for each in files.file:
-        pool.Add(each)
-    roots = list(pool.FindFileByName(_MAIN).message_types_by_name.values())
-
-    def read(indexes: tuple[int, ...], data: bytes) -> Any:
-        known, found = roots, None
-        for index in indexes:
-            if not 0 <= index < len(known):
-                raise Undecodable(f"its message indexes {list(indexes)} lead to no message of its schema")
-            found = known[index]
-            known = list(found.nested_types)
-        assert found is not None
-        return _message(found, data)
-
-    return read
-
-
-def _as_proto(text: str) -> str:
-    file = of_base64(text)
-    return text if file is None else as_text(file)
-
-
-@lru_cache(64)
-def _native(definition: bytes) -> Read:
-    """Return what reads messages with the schema ProtobufNative: its definition brings the descriptors along."""
-    said = json.loads(definition)
+@lru_cache(_MOST_READERS)
+def _registry_reader(
+    kind: str, text: str, references: tuple[tuple[str, str], ...]
+) -> Callable[[memoryview], tuple[str, Any]]:
     try:
-        files = descriptor_pb2.FileDescriptorSet.FromString(base64.b64decode(said["fileDescriptorSet"]))
-    except binascii.Error as error:
-        raise Undecodable(f"its schema cannot be read: {error}") from None
-    pool = descriptor_pool.DescriptorPool()
-    for each in files.file:
-        pool.Add(each)
-    root = pool.FindMessageTypeByName(said["rootMessageTypeName"])
-    return lambda data: _message(root, data)
+        return reader_of(kind, text, references)
+    except ValueError as error:
+        reason = reason_of(error)
+
+    def read(data: memoryview) -> tuple[str, Any]:
+        raise Undecodable(reason)
+
+    return read
 
 
-def _message(descriptor: Descriptor, data: bytes) -> Any:
-    found = message_factory.GetMessageClass(descriptor).FromString(data)
-    return json_format.MessageToDict(found, preserving_proto_field_name=True)
+@lru_cache(_MOST_READERS)
+def _pulsar_payload(
+    kind: str, definition: bytes, properties: tuple[tuple[str, str], ...]
+) -> PulsarPayload | str:
+    """Return what reads by a topic's schema, or why nothing does."""
+    try:
+        return PulsarPayload(kind, definition, dict(properties))
+    except ValueError as error:
+        return reason_of(error)
 
 
-def _as_json(value: Any) -> str:
-    if isinstance(value, _Plain):
-        return str(value)
-    return json.dumps(value, indent=1, ensure_ascii=False, default=_foreign)
-
-
-def _foreign(value: Any) -> Any:
-    """Return what JSON can say of what it has no words for: bytes, decimals, times."""
-    if isinstance(value, bytes | bytearray):
-        return value.decode("utf-8", "backslashreplace")
-    return str(value)
+def _as_text(form: str, value: Any) -> str:
+    """Return a value laid out for people: texts and times as they are, what else there is as JSON."""
+    if isinstance(value, str) and form in ("text", "time"):
+        return value
+    return json.dumps(value, indent=1, ensure_ascii=False)
 
 
 def _json(data: bytes) -> str | None:

@@ -9,16 +9,18 @@ import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from magnetar.admin.errors import AdminError
 from magnetar.admin.lines import Seen, to_json
 from magnetar.admin.payloads.avro import AvroPayload
 from magnetar.admin.payloads.protobuf import ProtobufPayload
 from magnetar.admin.payloads.pulsar import PulsarPayload
-from magnetar.admin.payloads.registry import FetchedSchema, RemoteRegistry
 from magnetar.admin.topic_schema import TopicSchemaVersion
 from magnetar.schema_registry.framing import Undecodable, reason_of, unframe
+
+if TYPE_CHECKING:
+    from magnetar.admin.payloads.registry import RemoteRegistry
 
 _MAX_KNOWN = 1_000
 
@@ -132,7 +134,8 @@ class Decoding:
         if read is None:
             if len(self._readers) >= _MAX_KNOWN:
                 self._readers.clear()
-            read = self._readers[schema.schema_id] = reader_of(schema)
+            read = reader_of(schema.kind, schema.text, schema.references)
+            self._readers[schema.schema_id] = read
         name, value = read(framed.data)
         told = {"id": schema.schema_id, "type": schema.kind}
         return Payload(data, value, told | ({"name": name} if name else {}))
@@ -142,7 +145,8 @@ class Decoding:
         if schema is None:
             return None
         if version not in self._pulsar:
-            self._pulsar[version] = PulsarPayload(schema)
+            definition = base64.b64decode(schema.definition)
+            self._pulsar[version] = PulsarPayload(schema.kind, definition, schema.properties)
         payload = self._pulsar[version]
         if is_key and not payload.reads_keys:
             return None
@@ -151,19 +155,22 @@ class Decoding:
         return Payload(data, value, {"version": version, "type": schema.kind.upper()})
 
 
-def reader_of(schema: FetchedSchema) -> Callable[[memoryview], tuple[str, Any]]:
-    """Return what reads the data of a schema: it gives the message's name and its value.
+def reader_of(
+    kind: str, text: str, references: tuple[tuple[str, str], ...]
+) -> Callable[[memoryview], tuple[str, Any]]:
+    """Return what reads the data of a registry's schema, behind its id: it gives the message's name and its value.
 
+    ``kind`` is AVRO, PROTOBUF or JSON; ``references`` are the schemas that it needs, as `FetchedSchema` has them.
     Raises ``ValueError`` for a schema that cannot be used; what it returns raises `Undecodable`.
     """
-    if schema.kind == "AVRO":
-        avro = AvroPayload(schema.text, schema.references)
+    if kind == "AVRO":
+        avro = AvroPayload(text, references)
         return lambda data: (avro.name, avro.decode(data))
-    if schema.kind == "PROTOBUF":
-        return ProtobufPayload(schema.text, schema.references).framed
-    if schema.kind == "JSON":
+    if kind == "PROTOBUF":
+        return ProtobufPayload(text, references).framed
+    if kind == "JSON":
         return _read_json
-    raise ValueError(f"schema {schema.schema_id} is of a kind that is not known: {schema.kind}")
+    raise ValueError(f"schemas of kind {kind} cannot be read")
 
 
 def _read_json(data: memoryview) -> tuple[str, Any]:

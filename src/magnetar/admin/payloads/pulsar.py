@@ -26,7 +26,6 @@ from google.protobuf.message import DecodeError
 
 from magnetar.admin.payloads.avro import AvroPayload
 from magnetar.admin.payloads.protobuf import decode_message
-from magnetar.admin.topic_schema import TopicSchemaVersion
 from magnetar.schema_registry.framing import Undecodable, reason_of
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -34,19 +33,21 @@ _SIZE = struct.Struct(">i")
 
 
 class PulsarPayload:
-    """One version of a topic's schema; raises ``ValueError`` for one that cannot be read."""
+    """One version of a topic's schema, as Pulsar stores it; raises ``ValueError`` for one that cannot be read.
 
-    def __init__(self, schema: TopicSchemaVersion) -> None:
-        definition = base64.b64decode(schema.definition)
+    Of keys and values with schemas of their own, one that can be read is, whatever the other is.
+    """
+
+    def __init__(self, kind: str, definition: bytes, properties: Mapping[str, str]) -> None:
         self._parts: tuple[Read, Read] | None = None
         self._inline = False
-        if schema.kind == "KeyValue":
+        if kind == "KeyValue":
             first, second = _two(definition)
-            kinds = [schema.properties.get(f"{part}.schema.type", "") for part in ("key", "value")]
-            self._parts = _reads(kinds[0], first), _reads(kinds[1], second)
-            self._inline = schema.properties.get("kv.encoding.type", "INLINE") != "SEPARATED"
+            kinds = [properties.get(f"{part}.schema.type", "") for part in ("key", "value")]
+            self._parts = _reads_part(kinds[0], first), _reads_part(kinds[1], second)
+            self._inline = properties.get("kv.encoding.type", "INLINE") != "SEPARATED"
         else:
-            self._read = _reads(schema.kind, definition)
+            self._read = _reads(kind, definition)
 
     @property
     def reads_keys(self) -> bool:
@@ -92,6 +93,19 @@ def _reads(kind: str, definition: bytes) -> Read:
     if name == "protobuf":
         raise ValueError("a PROTOBUF schema of Pulsar has no descriptor; PROTOBUF_NATIVE has one")
     raise ValueError(f"schemas of type {kind} cannot be read")
+
+
+def _reads_part(kind: str, definition: bytes) -> Read:
+    """Return what reads keys or values; of a schema that cannot be used, each of them is `Undecodable`."""
+    try:
+        return _reads(kind, definition)
+    except ValueError as error:
+        reason = str(error)
+
+    def read(data: memoryview) -> Any:
+        raise Undecodable(reason)
+
+    return read
 
 
 def _native(definition: bytes) -> Read:
