@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +17,27 @@ from magnetar.auth.basic import Passwords, WrongPassword
 from magnetar.auth.turns import MAX_WAITING, THREADS, PasswordTurns, TooManyWait
 
 
-class Desk:
-    """Turns whose tasks end when they are told to, in the order in which they were begun."""
+class Desk(Executor):
+    """Turns whose tasks end when they are told to, in the order in which they were begun.
+
+    No thread has a part in it: after some turns of the event loop all has come that comes, on the busiest machine.
+    """
 
     def __init__(self) -> None:
-        self.turns = PasswordTurns()
+        self.turns = PasswordTurns(self)
         self.begun: list[str] = []
-        self._done = threading.Semaphore(0)
         self.tasks: list[asyncio.Task[Any]] = []
+        self._at_work: deque[tuple[Future[Any], Any]] = deque()
+
+    def submit(self, work: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_running_or_notify_cancel()
+        self._at_work.append((future, work(*arguments, **named)))
+        return future
 
     def ask(self, user: str, address: str = "here") -> asyncio.Task[Any]:
         def work() -> str:
             self.begun.append(f"{user}@{address}")
-            self._done.acquire()
             return user
 
         task = asyncio.ensure_future(self.turns.work(user, address, work))
@@ -36,18 +46,17 @@ class Desk:
 
     async def end(self, count: int) -> None:
         for _ in range(count):
-            self._done.release()
+            future, result = self._at_work.popleft()
+            future.set_result(result)
             await self.settle()
 
     async def settle(self) -> None:
-        for _ in range(5):
-            await asyncio.sleep(0.001)
+        for _ in range(10):
+            await asyncio.sleep(0)
 
     async def close(self) -> None:
         for task in self.tasks:
             task.cancel()
-        for _ in self.tasks:
-            self._done.release()
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
 
