@@ -65,6 +65,16 @@ def consumer(bootstrap: str, group: str | None = None, **config: Any) -> KafkaCo
     return KafkaConsumer(bootstrap_servers=bootstrap, group_id=group, **{**settings, **config})
 
 
+def subscribe(source: KafkaConsumer, topic: str, **options: Any) -> None:
+    """Have a consumer know its topic's partitions before it joins its group.
+
+    Version 3.0.12 joins again when metadata changes after it has joined, and never takes its partitions if a poll ends
+    amid that.
+    """
+    source.subscribe([topic], **options)
+    source.partitions_for_topic(topic)
+
+
 def read(source: KafkaConsumer, count: int) -> list[Any]:
     got: list[Any] = []
 
@@ -206,7 +216,7 @@ def restart(bootstrap: str) -> None:
 
     send(values[:5000])
     member = consumer(bootstrap, group)
-    member.subscribe([topic])
+    subscribe(member, topic)
     read(member, 5000)
     member.commit()
     asked = [TopicPartition(topic, p) for p in range(PARTITIONS)]
@@ -217,7 +227,7 @@ def restart(bootstrap: str) -> None:
     producer.close()
     again = consumer(bootstrap, group)
     same([again.committed(p) for p in asked], committed, "committed offsets after the restart")
-    again.subscribe([topic])
+    subscribe(again, topic)
     rest = read(again, len(values) - 5000)
     same(sorted(m.value for m in rest), sorted(values[5000:]), "what the group reads after the restart")
     again.close()
@@ -244,7 +254,7 @@ class Member(threading.Thread):
         super().__init__(daemon=True)
         self.listener, self.seen, self.leaving = Revocations(), [], threading.Event()
         self.source = consumer(bootstrap, group, **config)
-        self.source.subscribe([topic], listener=self.listener)
+        subscribe(self.source, topic, listener=self.listener)
         self.start()
 
     def run(self) -> None:
@@ -308,14 +318,14 @@ def commit_resume(bootstrap: str) -> None:
     topic, group = new_topic(bootstrap, "commit"), fresh("group")
     produce(bootstrap, topic, [{"value": b"%d" % i} for i in range(20)])
     first = consumer(bootstrap, group)
-    first.subscribe([topic])
+    subscribe(first, topic)
     read(first, 10)
     first.commit({TopicPartition(topic, 0): OffsetAndMetadata(10, "half way", -1)})
     first.close()
     second = consumer(bootstrap, group)
     found = second.committed(TopicPartition(topic, 0), metadata=True)
     same((found.offset, found.metadata), (10, "half way"), "committed offset and metadata")
-    second.subscribe([topic])
+    subscribe(second, topic)
     same([m.offset for m in read(second, 10)], list(range(10, 20)), "offsets after resuming")
     second.close()
 
@@ -395,7 +405,7 @@ def committed_group(bootstrap: str) -> tuple[str, str]:
     topic, group = new_topic(bootstrap, "groups"), fresh("group")
     produce(bootstrap, topic, [{"value": b"x"}])
     member = consumer(bootstrap, group)
-    member.subscribe([topic])
+    subscribe(member, topic)
     read(member, 1)
     member.commit()
     member.close()
@@ -406,7 +416,7 @@ def groups(bootstrap: str) -> None:
     client, (topic, group) = admin(bootstrap), committed_group(bootstrap)
     same(group in [g["group_id"] for g in client.list_groups()], True, "the group is listed")
     member = consumer(bootstrap, group)
-    member.subscribe([topic])
+    subscribe(member, topic)
     until("the assignment", lambda: member.poll(100) is not None and len(member.assignment()) == 1)
     described = client.describe_groups([group])[group]
     same((described["group_state"], len(described["members"])), ("Stable", 1), "state and members")
