@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from tests import hangs, parsing, scheduling
+from tests import first_tries, hangs, parsing, scheduling
 from tests.class_archives import java_command
 from tests.pipeline import class_archive
 from tests.process import BrokerProcess
@@ -51,6 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(hangs)
+    config.pluginmanager.register(first_tries)
     scheduling.give_way()
 
 
@@ -98,16 +99,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     ):
         for option in class_archive.options():
             os.environ["SPARK_SUBMIT_OPTS"] += f" {option}"
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show what failed before it passed as one sees any other failure."""
-    for report in terminalreporter.stats.get("rerun", []):
-        terminalreporter.write_sep("_", f"at first: {report.nodeid}")
-        terminalreporter.write_line(report.longreprtext)
-        for title, content in report.sections:
-            terminalreporter.write_sep("-", title)
-            terminalreporter.write_line(content)
 
 
 def _rank(marks: set[str]) -> int:
