@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,17 +18,31 @@ from tests.workers.house import PARTITIONS, House
 
 pytestmark = [pytest.mark.slow]
 EACH = 50
-GROUPS = [f"group-{number}" for number in range(6)]
-"""So many that each worker coordinates some."""
+GROUPS = 6
+"""So many that each worker coordinates some: names that differ in their last digit are of as many partitions."""
+LINKED = [f"linked-topic-{number}" for number in range(20)]
+"""One for each topic."""
+_tries = itertools.count()
 
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    settings = ("linked.subscriptions=linked", "group.initial.rebalance.delay.ms=0")
+    settings = (f"linked.subscriptions={','.join(LINKED)}", "group.initial.rebalance.delay.ms=0")
     given = [word for setting in settings for word in ("--set", setting)]
     with House(tmp_path_factory.mktemp("workers") / "data", 2, *given) as house:
         yield house
     assert "Traceback" not in house.log.read_text()
+
+
+@pytest.fixture
+def topic() -> str:
+    """Return a name that no try before has used."""
+    return f"topic-{next(_tries)}"
+
+
+@pytest.fixture
+def groups(topic: str) -> list[str]:
+    return [f"group-of-{topic}-{number}" for number in range(GROUPS)]
 
 
 @pytest.fixture
@@ -66,9 +81,9 @@ def committed(house: House, group: str, topic: str) -> list[int]:
         consumer.close()
 
 
-def coordinators(house: House) -> set[int]:
+def coordinators(house: House, groups: list[str]) -> set[int]:
     admin = AdminClient({"bootstrap.servers": house.address})
-    told = admin.describe_consumer_groups(GROUPS)
+    told = admin.describe_consumer_groups(groups)
     return {each.result().coordinator.id for each in told.values()}
 
 
@@ -79,49 +94,53 @@ def backlogs(http: httpx.Client, topic: str, name: str) -> list[Any]:
 
 
 def test_groups_are_seen_skipped_reset_and_ended_whoever_coordinates_them(
-    house: House, http: httpx.Client
+    house: House, http: httpx.Client, topic: str, groups: list[str]
 ) -> None:
-    filled(house, "seen")
-    for group in GROUPS:
-        commit(house, group, "seen", 20)
-    until(lambda: coordinators(house) == {0, 1})  # a worker that is late is given its part of them later
-    for group in GROUPS:
-        until(lambda group=group: backlogs(http, "seen", group) == [EACH - 20] * PARTITIONS)
-        http.post(f"seen/subscription/{group}/skip_all").raise_for_status()
-        assert committed(house, group, "seen") == [EACH] * PARTITIONS
-        http.post(f"seen/subscription/{group}/resetcursor/0").raise_for_status()
-        assert committed(house, group, "seen") == [0] * PARTITIONS
-        http.delete(f"seen/subscription/{group}").raise_for_status()
-        assert committed(house, group, "seen") == [-1001] * PARTITIONS
-        assert backlogs(http, "seen", group) == [None] * PARTITIONS
-    for group in GROUPS:
-        commit(house, group, "seen", 5)
-        until(lambda group=group: backlogs(http, "seen", group) == [EACH - 5] * PARTITIONS)
+    filled(house, topic)
+    for group in groups:
+        commit(house, group, topic, 20)
+    # A worker that is late is given its part of them later.
+    until(lambda: coordinators(house, groups) == {0, 1})
+    for group in groups:
+        until(lambda group=group: backlogs(http, topic, group) == [EACH - 20] * PARTITIONS)
+        http.post(f"{topic}/subscription/{group}/skip_all").raise_for_status()
+        assert committed(house, group, topic) == [EACH] * PARTITIONS
+        http.post(f"{topic}/subscription/{group}/resetcursor/0").raise_for_status()
+        assert committed(house, group, topic) == [0] * PARTITIONS
+        http.delete(f"{topic}/subscription/{group}").raise_for_status()
+        assert committed(house, group, topic) == [-1001] * PARTITIONS
+        assert backlogs(http, topic, group) == [None] * PARTITIONS
+    for group in groups:
+        commit(house, group, topic, 5)
+        until(lambda group=group: backlogs(http, topic, group) == [EACH - 5] * PARTITIONS)
         house.admin.delete_consumer_groups([group])[group].result()
-        until(lambda group=group: backlogs(http, "seen", group) == [None] * PARTITIONS)
+        until(lambda group=group: backlogs(http, topic, group) == [None] * PARTITIONS)
 
 
-def test_groups_with_members_are_not_moved(house: House, http: httpx.Client) -> None:
-    filled(house, "busy")
-    for group in GROUPS[:4]:
+def test_groups_with_members_are_not_moved(
+    house: House, http: httpx.Client, topic: str, groups: list[str]
+) -> None:
+    filled(house, topic)
+    for group in groups[:4]:
         consumer = consumer_of(house, group)
-        consumer.subscribe(["busy"])
+        consumer.subscribe([topic])
         read(consumer, EACH * PARTITIONS)
         consumer.commit(asynchronous=False)
-        until(lambda group=group: backlogs(http, "busy", group) == [0] * PARTITIONS)
+        until(lambda group=group: backlogs(http, topic, group) == [0] * PARTITIONS)
         for method, path in (("POST", "skip_all"), ("POST", "resetcursor/0"), ("DELETE", "")):
-            refused = http.request(method, f"busy/subscription/{group}/{path}".rstrip("/"))
+            refused = http.request(method, f"{topic}/subscription/{group}/{path}".rstrip("/"))
             assert (refused.status_code, "has members" in refused.text) == (412, True), (group, path)
         consumer.close()
-    assert committed(house, GROUPS[0], "busy") == [EACH] * PARTITIONS
+    assert committed(house, groups[0], topic) == [EACH] * PARTITIONS
 
 
-def test_a_linked_name_is_handed_over_and_back(house: House, http: httpx.Client) -> None:
+def test_a_linked_name_is_handed_over_and_back(house: House, topic: str) -> None:
     """Its partitions are on both workers, and its coordinator is one of them."""
-    filled(house, "handed")
+    linked = f"linked-{topic}"
+    filled(house, topic)
     everything = set(range(EACH * PARTITIONS))
     client = pulsar.Client(house.served["pulsar"][0])
-    worker = client.subscribe("handed", "linked", initial_position=pulsar.InitialPosition.Earliest)
+    worker = client.subscribe(topic, linked, initial_position=pulsar.InitialPosition.Earliest)
     done = set()
     for _ in range(EACH * PARTITIONS // 2):
         message = worker.receive(30_000)
@@ -129,14 +148,14 @@ def test_a_linked_name_is_handed_over_and_back(house: House, http: httpx.Client)
         worker.acknowledge_cumulative(message)
     worker.close()
     wanted = [sum(each % PARTITIONS == partition for each in done) for partition in range(PARTITIONS)]
-    until(lambda: committed(house, "linked", "handed") == wanted)
-    consumer = consumer_of(house, "linked")
-    consumer.subscribe(["handed"])
+    until(lambda: committed(house, linked, topic) == wanted)
+    consumer = consumer_of(house, linked)
+    consumer.subscribe([topic])
     left = everything - done
     first = read(consumer, len(left) // 2)
     assert set(first) <= left
     assert len(set(first)) == len(first)
-    waits = client.subscribe("handed", "linked")
+    waits = client.subscribe(topic, linked)
     consumer.commit(asynchronous=False)
     with pytest.raises(pulsar.Timeout):
         waits.receive(1500)  # the group has members
@@ -147,5 +166,5 @@ def test_a_linked_name_is_handed_over_and_back(house: House, http: httpx.Client)
         rest.discard(int(message.data()))
         assert int(message.data()) in left - set(first)
         waits.acknowledge_cumulative(message)
-    until(lambda: committed(house, "linked", "handed") == [EACH] * PARTITIONS)
+    until(lambda: committed(house, linked, topic) == [EACH] * PARTITIONS)
     client.close()
