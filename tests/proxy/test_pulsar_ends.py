@@ -8,14 +8,14 @@ from typing import Any, cast
 
 import pytest
 
-from magnetar.proxy.pulsar import server
-from magnetar.proxy.pulsar.server import BrokerSide
+from magnetar.proxy.pulsar import broker_side
+from magnetar.proxy.pulsar.broker_side import BrokerSide
 
 
 @pytest.mark.parametrize("reads", [False, True])
 async def test_a_broker_that_does_not_read_is_let_go_of(reads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client had sent half a message, and left: the rest of the broker's budget was held by such for minutes."""
-    monkeypatch.setattr(server, "_LAST_WORDS_S", 0.2 if not reads else 3600.0)
+    monkeypatch.setattr(broker_side, "_LAST_WORDS_S", 0.2 if not reads else 3600.0)
     loop, came, ended = asyncio.get_running_loop(), bytearray(), asyncio.Event()
     listening = socket.create_server(("127.0.0.1", 0))
     listening.setblocking(False)

@@ -1,4 +1,4 @@
-"""The sockets of the proxy's Pulsar side: a client's, and the one to a broker that belongs to it.
+"""The sockets of the proxy to Pulsar clients; each has one to a broker, `magnetar.proxy.pulsar.broker_side`.
 
     FIRST     CONNECT has not come whole
     OPENING   a broker is being connected to
@@ -20,17 +20,15 @@ from enum import Enum, auto
 from typing import cast
 
 from magnetar.proxy.figures import PassingFigures
+from magnetar.proxy.pulsar.broker_side import WRITE_HIGH_BYTES, BrokerSide, close_soon
 from magnetar.proxy.pulsar.handshake import (
-    SIZE_BYTES,
     BrokerPlace,
     FrameEnds,
     is_allowed,
-    is_lookup_response,
     parse_target,
     passed_on,
     read_connect,
     refused,
-    told_through,
     whole_size,
 )
 from magnetar.proxy.settings import ProxySettings
@@ -43,9 +41,6 @@ from magnetar.settings.settings import Settings
 from magnetar.wire.pulsar.frames import FRAME_PADDING_BYTES, BadFrame
 from magnetar.wire.pulsar.pulsar_pb2 import ServerError
 
-_LAST_WORDS_S = 5.0
-"""For what is on its way to a client or a broker when its connection ends."""
-_WRITE_HIGH_BYTES = 256 << 10
 _MAX_TOLD = 10_000
 _log = logging.getLogger("magnetar.proxy")
 
@@ -168,7 +163,7 @@ class PulsarClient(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
         peer = transport.get_extra_info("peername")
         self._peer = str(peer[0]) if isinstance(peer, tuple) else "local"
         self._descriptor = descriptor_of(transport)
@@ -335,98 +330,6 @@ class PulsarClient(asyncio.Protocol):
         self._timer.cancel()
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
-        _close(self._transport)
+        close_soon(self._transport)
         if self._broker is not None:
             self._broker.end()
-
-
-class BrokerSide(asyncio.Protocol):
-    """The socket to a broker that belongs to one client.
-
-    ``most_bytes`` is the largest frame where lookups are answered, None where bytes only pass.
-    """
-
-    def __init__(self, client: PulsarClient, most_bytes: int | None) -> None:
-        self._client = client
-        self._most_bytes = most_bytes
-        self._frames = bytearray()
-        self.transport: asyncio.Transport | None = None
-
-    @property
-    def held_bytes(self) -> int:
-        """What it has not taken, and what has come of it and is not whole."""
-        unsent = 0 if self.transport is None else self.transport.get_write_buffer_size()
-        return unsent + len(self._frames)
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)
-        self.transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
-
-    def data_received(self, data: bytes) -> None:
-        if self._most_bytes is None:
-            self._client.write(data)
-            return
-        self._frames += data
-        try:
-            self._tell_of_lookups(self._most_bytes)
-        except (BadFrame, ValueError) as error:
-            _log.warning("what a broker says cannot be read: %s", error)
-            self._client.end()
-
-    def _tell_of_lookups(self, most_bytes: int) -> None:
-        came, at = memoryview(bytes(self._frames)), 0
-        passed: list[bytes | memoryview] = []
-        while len(came) - at >= SIZE_BYTES:
-            size = int.from_bytes(came[at : at + SIZE_BYTES], "big")
-            if size > most_bytes:
-                raise BadFrame(f"a frame of {size} bytes")
-            end = at + SIZE_BYTES + size
-            if end > len(came):
-                break
-            whole = came[at:end]
-            if is_lookup_response(whole):
-                told, target = told_through(whole)
-                self._client.answered_lookup(target)
-                passed.append(told)
-            else:
-                passed.append(whole)
-            at = end
-        if at:
-            del self._frames[:at]
-            self._client.write(b"".join(passed))
-        elif len(self._frames) > _WRITE_HIGH_BYTES:
-            self._client.count()
-
-    def read(self, wanted: bool) -> None:
-        """Go on or stop reading the broker."""
-        if self.transport is not None and not self.transport.is_closing():
-            if wanted:
-                self.transport.resume_reading()
-            else:
-                self.transport.pause_reading()
-
-    def pause_writing(self) -> None:
-        self._client.broker_takes(False)
-
-    def resume_writing(self) -> None:
-        self._client.broker_takes(True)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._client.end()
-
-    def end(self) -> None:
-        """Close it, once what was written has gone out."""
-        if self.transport is not None:
-            _close(self.transport)
-
-    def abort(self) -> None:
-        """Close it, and forget what has not gone out."""
-        if self.transport is not None:
-            self.transport.abort()
-
-
-def _close(transport: asyncio.Transport) -> None:
-    """Close a socket once what was written has gone out; one that takes nothing of it is not waited for any longer."""
-    transport.close()
-    if transport.get_write_buffer_size():
-        asyncio.get_running_loop().call_later(_LAST_WORDS_S, transport.abort)
