@@ -260,8 +260,9 @@ class KafkaSocket(asyncio.BufferedProtocol):
         return waits_for_client and self._went_on_at < since and self.account.held_bytes > MIN_BYTES
 
     def waits_since(self, since: float) -> bool:
-        """Whether it has waited for room for so long."""
-        return self._reading.state is ReadingState.SHORT and self._went_on_at < since
+        """Whether what has come and was not begun has waited for room for so long."""
+        is_short = self._reading.state is ReadingState.SHORT and self._went_on_at < since
+        return is_short and self._frames.held_bytes > 0
 
     def eof_received(self) -> None:
         return None

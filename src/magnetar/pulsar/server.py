@@ -253,7 +253,8 @@ class PulsarSocket(asyncio.BufferedProtocol):
         return (unwritable or amid_frame) and self.account.held_bytes > MIN_BYTES
 
     def waits_since(self, since: float) -> bool:
-        return self._serving.state is PulsarServingState.SHORT and self._went_on_at < since
+        is_short = self._serving.state is PulsarServingState.SHORT and self._went_on_at < since
+        return is_short and self._frames.held_bytes > 0
 
     def give_up(self, why: str) -> None:
         """End it whether or not the client takes what it was to be sent."""

@@ -93,7 +93,10 @@ class MemoryHolder(Protocol):
         ...
 
     def waits_since(self, since: float) -> bool:
-        """Whether it has been waiting for room since then."""
+        """Whether it has been waiting for room since then, and what it waits with has come and was not begun.
+
+        Of a client whose requests are all whole and under way it is not the client that does not go on.
+        """
         ...
 
     def give_up(self, why: str) -> None:

@@ -27,7 +27,7 @@ from magnetar.proxy.kafka.relay import Relay
 from magnetar.proxy.kafka.request import ProxiedRequest
 from magnetar.proxy.kafka.upstreams import Upstreams
 from magnetar.records.compression import Buffer
-from magnetar.serving.memory import Account
+from magnetar.serving.memory import MIN_BYTES, Account
 from magnetar.serving.serving import (
     ENDED,
     IDLE,
@@ -200,8 +200,15 @@ class ProxiedClient:
         """Bytes came from a broker, or went there; what is not whole yet is kept, too."""
         self._of_brokers = self.upstreams.held_bytes
         self._count()
+        self.read_answers()
+
+    def read_answers(self) -> None:
+        """Read what brokers answer as long as there is room, and always while it takes next to no memory.
+
+        The memory of the client's own requests is given back by their answers: it would wait for itself else.
+        """
         if not self.has_ended:
-            self.upstreams.read(self.account.may_take_more())
+            self.upstreams.read(self._of_brokers <= MIN_BYTES or self.account.may_take_more())
 
     def _let_go(self, request: ProxiedRequest) -> None:
         self._in_hand -= request.size

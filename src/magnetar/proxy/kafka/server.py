@@ -216,8 +216,7 @@ class ProxiedSocket(asyncio.BufferedProtocol):
 
     def _resumed(self) -> None:
         """There is room again, for what comes from the client and from brokers."""
-        if not self.client.has_ended:
-            self.client.upstreams.read(self.account.may_take_more())
+        self.client.read_answers()
         self.client.go_on()
 
     def _switch(self, on: bool) -> None:
@@ -264,7 +263,8 @@ class ProxiedSocket(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def waits_since(self, since: float) -> bool:
-        return self._reading.state is ReadingState.SHORT and self._went_on_at < since
+        is_short = self._reading.state is ReadingState.SHORT and self._went_on_at < since
+        return is_short and self.frames.held_bytes > 0
 
     def is_stuck(self, since: float) -> bool:
         """Whether it holds much, and for so long it is the client that does not go on."""

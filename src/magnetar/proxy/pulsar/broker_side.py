@@ -29,7 +29,7 @@ class PassingClient(Protocol):
         """The broker takes what it is sent, or does no longer."""
 
     def count(self) -> None:
-        """Count what is kept."""
+        """Count the memory that both sides take."""
 
     def end(self) -> None:
         """The broker has gone."""
@@ -104,6 +104,8 @@ class BrokerSide(asyncio.Protocol):
         self._client.broker_takes(False)
 
     def resume_writing(self) -> None:
+        if self.transport is not None:
+            self.transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
         self._client.broker_takes(True)
 
     def connection_lost(self, exc: Exception | None) -> None:

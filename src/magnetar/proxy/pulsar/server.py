@@ -33,14 +33,17 @@ from magnetar.proxy.pulsar.handshake import (
 )
 from magnetar.proxy.settings import ProxySettings
 from magnetar.pulsar.settings import PulsarSettings
+from magnetar.records.framing import scratch_buffer
 from magnetar.serving.connections import Connections
 from magnetar.serving.listeners import Listener
 from magnetar.serving.memory import MIN_BYTES, Account, MemoryBudget
-from magnetar.serving.unread import Unread, UnreadWatch, descriptor_of
+from magnetar.serving.unread import Unread, UnreadWatch, descriptor_of, end_if_stuck
 from magnetar.settings.settings import Settings
 from magnetar.wire.pulsar.frames import FRAME_PADDING_BYTES, BadFrame
 from magnetar.wire.pulsar.pulsar_pb2 import ServerError
 
+_NARROW_BYTES = 16 << 10
+"""Received at a stretch while memory is short, and then on its way to the client's broker."""
 _MAX_TOLD = 10_000
 _log = logging.getLogger("magnetar.proxy")
 
@@ -75,13 +78,16 @@ class PulsarProxy:
         self.most_bytes = settings.of(PulsarSettings).pulsar_max_message_size + FRAME_PADDING_BYTES
         self.first_within_s = settings.of(PulsarSettings).keep_alive_interval_ms / 1000
         self.clients: set[PulsarClient] = set()
+        self.scratch = memoryview(scratch_buffer())
         urls = [each.strip() for each in own.broker_service_url.split(",") if each.strip()]
         self._brokers = [parse_target(each) for each in urls]
         self._context = tls() if any(each.startswith("pulsar+ssl://") for each in urls) else None
         self._named: OrderedDict[BrokerPlace, None] = OrderedDict()
         """Brokers that answers to lookups named."""
         self._next = 0
-        self._unread = UnreadWatch(self.memory, lambda: self.clients, waits=self._clients_wait)
+        self._unread = UnreadWatch(
+            self.memory, lambda: self.clients, self._look_at_all, waits=self._clients_wait
+        )
 
     def start(self) -> None:
         """Begin to look for clients that hold others up."""
@@ -90,6 +96,12 @@ class PulsarProxy:
     def _clients_wait(self) -> bool:
         """Whether any waits for memory, of the proxy's or of its broker's."""
         return self.memory.is_short or any(each.unread_descriptor >= 0 for each in self.clients)
+
+    def _look_at_all(self, now: float) -> None:
+        """End clients that hold others up. Of some that do nothing more has gone out without a word."""
+        for each in list(self.clients):
+            each.look()
+            end_if_stuck(self.memory, each, now)
 
     def names(self, target: BrokerPlace) -> None:
         """A broker of the cluster has named another one."""
@@ -141,8 +153,8 @@ class PulsarProxy:
             each.end()
 
 
-class PulsarClient(asyncio.Protocol):
-    """One client's socket."""
+class PulsarClient(asyncio.BufferedProtocol):
+    """One client's socket. All of them receive into the same memory, and into little of it while there is no room."""
 
     def __init__(self, proxy: PulsarProxy, *, is_tls: bool) -> None:
         self._proxy = proxy
@@ -167,7 +179,7 @@ class PulsarClient(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self._peer = str(peer[0]) if isinstance(peer, tuple) else "local"
         self._descriptor = descriptor_of(transport)
-        self.account = self._proxy.memory.account(self._look, known=True)
+        self.account = self._proxy.memory.account(self.look, known=True)
         self._proxy.clients.add(self)
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(self._proxy.first_within_s, self._first_is_late)
@@ -178,14 +190,18 @@ class PulsarClient(asyncio.Protocol):
         if self._state is PassingState.FIRST:
             self._refuse("it has not introduced itself in time")
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        scratch = self._proxy.scratch
+        return scratch[:_NARROW_BYTES] if self._proxy.memory.lending.is_narrow else scratch
+
+    def buffer_updated(self, nbytes: int) -> None:
+        data = bytes(self._proxy.scratch[:nbytes])
         if self._broker is not None and self._broker.transport is not None:
-            self._proxy.figures.bytes_in += len(data)
+            self._proxy.figures.bytes_in += nbytes
             self._ends.passed(data)
             self._broker.transport.write(data)
             if self._broker.transport.get_write_buffer_size():
-                self.count()
-                self._look()
+                self.look()
         elif self._state is PassingState.FIRST:
             self._first += data
             try:
@@ -247,11 +263,14 @@ class PulsarClient(asyncio.Protocol):
     def broker_takes(self, takes: bool) -> None:
         """The broker takes what it is sent, or does no longer."""
         self._broker_takes = takes
-        self.count()
-        self._look()
+        self.look()
 
-    def _look(self) -> None:
-        """Read both sides as far as the other one takes what comes, and there is room for it."""
+    def look(self) -> None:
+        """Count again, and read both sides as far as the other one takes what comes, and there is room for it.
+
+        Without room, each tells when all that it was sent has gone out: others wait for the memory that it had.
+        """
+        self.count()
         if self._transport.is_closing() or self._broker is None:
             return
         has_room = self.account.may_take_more()
@@ -263,6 +282,10 @@ class PulsarClient(asyncio.Protocol):
             else:
                 self._transport.pause_reading()
         self._broker.read(self._untaken_since is None and has_room)
+        if not has_room:
+            for each in (self._transport, self._broker.transport):
+                if each is not None and not each.is_closing() and each.get_write_buffer_size():
+                    each.set_write_buffer_limits(high=0)
 
     @property
     def unread_descriptor(self) -> int:
@@ -291,13 +314,12 @@ class PulsarClient(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._untaken_since = asyncio.get_running_loop().time()
-        self.count()
-        self._look()
+        self.look()
 
     def resume_writing(self) -> None:
         self._untaken_since = None
-        self.count()
-        self._look()
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        self.look()
 
     def count(self) -> None:
         """Count what is kept for this client on both sides."""
