@@ -1,12 +1,16 @@
 """A crowd leaves with half of what it began to send: its memory is free at once, and others' large requests go on.
 
 It is more than the budget has, so all of it waited for room, unread, when it left. Nothing ends by the 30 s that
-clients may hold others up: no line in a log says so.
+clients may hold others up: no line in a log says so. On a busy machine the crowd alone takes longer than that to come
+and go, and some of it is ended for it, as was promised to others; then no line may be about who is innocent.
 """
 
 from __future__ import annotations
 
+import os
+import re
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -16,12 +20,13 @@ from typing import Any, cast
 import pytest
 
 from magnetar.records.batch import PlainRecord, encode_batch
+from magnetar.serving.unread import STUCK_S
 from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from tests.hostile.client import Wire, produce
 from tests.hostile.doors import DOORS, QUESTIONS, Door, Speech, half_of
 from tests.process import BrokerProcess
 from tests.proxy.processes import ProxyProcess
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 BUDGET = 16 << 20
 CROWD = 250
@@ -29,6 +34,8 @@ HALF_BYTES = 2_500_000
 LARGE_BYTES = 900_000
 WAITED = ("others wait for the memory", "clients hold more memory", "no room for what it sends")
 MARGIN = 64 << 20
+INNOCENT = re.compile(r"\(client id '[^']")
+"""Of lines about clients that have asked something: none of the crowd has, and the proxy's own have names, too."""
 pytestmark = pytest.mark.slow
 
 
@@ -57,10 +64,14 @@ class Place:
         host, _, port = (self.proxy if of_proxy else self.broker).served[served][0].rpartition(":")
         return host, int(port)
 
-    def waits(self) -> list[int]:
-        """Return how often the logs say that a client had to wait for memory, or was ended for it."""
-        log = self.proxy.log.read_text() + "\n".join(self.broker.log_lines())
-        return [log.count(words) for words in WAITED]
+    def waits(self) -> list[str]:
+        """Return the lines of the logs that say that a client had to wait for memory, or was ended for it."""
+        lines = [*self.proxy.log.read_text().splitlines(), *self.broker.log_lines()]
+        return sorted(line for line in lines if any(words in line for words in WAITED))
+
+    def descriptors(self) -> int:
+        """Return how many files and sockets both have open."""
+        return sum(len(os.listdir(f"/proc/{each.pid}/fd")) for each in (self.broker, self.proxy))
 
     def peak_bytes(self, of_proxy: bool, *, forget: bool = False) -> int:
         pid = (self.proxy if of_proxy else self.broker).pid
@@ -73,6 +84,14 @@ class Place:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     with ExitStack() as stack:
         yield Place(tmp_path_factory.mktemp("crowd"), stack)
+
+
+@pytest.fixture(autouse=True)
+def all_gone(place: Place) -> Iterator[None]:
+    """Wait until none of a crowd is left: what is ended of it later would count among the next one's."""
+    before = place.descriptors()
+    yield
+    until(lambda: place.descriptors() < before + CROWD // 10)
 
 
 def half_sent(address: tuple[str, int], door: Door) -> socket.socket:
@@ -90,8 +109,8 @@ def half_sent(address: tuple[str, int], door: Door) -> socket.socket:
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: door.name)
 def test_an_innocent_clients_large_request_goes_on_when_a_crowd_has_left(place: Place, door: Door) -> None:
     before = {each: place.peak_bytes(each, forget=True) for each in (False, True)}
+    began = time.monotonic()
     crowd = [half_sent(place.address(door.of_proxy, door.served), door) for _ in range(CROWD)]
-    # On a busy machine a crowd takes so long to come that its first ones are ended as silent: that is another promise.
     told = place.waits()
     for each in crowd:
         each.close()
@@ -102,6 +121,9 @@ def test_an_innocent_clients_large_request_goes_on_when_a_crowd_has_left(place: 
             innocent.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=True), 12)
             for _ in range(3):
                 assert produce(innocent, "t", large).error_code == 0
-    assert place.waits() == told
+    waits = place.waits()
+    assert not [line for line in waits if INNOCENT.search(line)]
+    if time.monotonic() - began < STUCK_S:
+        assert waits == told
     for of_proxy, peak in before.items():
         assert place.peak_bytes(of_proxy) - peak < BUDGET + MARGIN
