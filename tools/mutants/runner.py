@@ -81,7 +81,8 @@ class Copy:
 
         def run(notes: Path, files: Sequence[str]) -> None:
             status, said = self._run(files, None, {"MUTANTS_NOTES": str(notes)})
-            if status not in (_ENDED_WELL, _FAILED):
+            # In some folders all tests are slow: none of them looks, and none comes anywhere.
+            if status not in (_ENDED_WELL, _FAILED, _NONE_FOUND):
                 raise NotGreen(f"with marks and without a mutant: status {status}\n{said[-3000:]}")
 
         try:
