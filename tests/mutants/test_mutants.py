@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
 import pytest
 
 from tools.mutants.generate import Mutant, mutants_of, sample
 from tools.mutants.lists import ROOT, areas, planted, verdicts
+from tools.mutants.runner import Copy, NotGreen
 
 SOURCE = b'''
 """A module's words: 1 < 2."""
@@ -69,3 +74,33 @@ def test_who_is_said_to_survive_exists() -> None:
     for path in {key.partition("::")[0] for key in said} & sources:
         keys |= {mutant.key for mutant in mutants_of(path, (ROOT / path).read_bytes())}
     assert set(said) <= keys, "changed meanwhile: run them again"
+
+
+@pytest.mark.parametrize("status", range(6))
+def test_a_folder_without_quick_tests_or_with_failing_ones_is_recorded(
+    status: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """pytest's statuses: passed, failed, interrupted, an error in pytest, wrongly called, nothing to run."""
+
+    class Traces:
+        is_marked = False
+
+        def mark(self, home: Path) -> None:
+            self.is_marked = True
+
+        def unmark(self, home: Path) -> None:
+            self.is_marked = False
+
+        def record(self, run: Callable[[Path, Sequence[str]], None]) -> None:
+            assert self.is_marked
+            run(tmp_path / "notes", ["tests/x/test_x.py"])
+
+    copy, traces = object.__new__(Copy), Traces()
+    copy.home = tmp_path
+    monkeypatch.setattr(copy, "_run", lambda *_: (status, "said"))
+    if status in (2, 3, 4):
+        with pytest.raises(NotGreen, match=f"status {status}"):
+            copy.record(cast(Any, traces))
+    else:
+        copy.record(cast(Any, traces))
+    assert not traces.is_marked
