@@ -93,5 +93,5 @@ pip() { .venv/bin/python -W ignore -m pip --disable-pip-version-check --quiet "$
 pip install --require-hashes -r constraints.txt
 pip install --no-deps --no-build-isolation --editable .
 say "Compiling the kernel that reads ledgers into Arrow columns"
-.venv/bin/python -c 'import magnetar.pipeline.frames'
+.venv/bin/python -c 'import magnetar.records.kernels.frames'
 touch .venv/installed

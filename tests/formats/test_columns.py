@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magnetar.pipeline.formats import in_kafka_format
-from magnetar.pipeline.frames import FrameFault, walk_frames
+from magnetar.pipeline.frames import walk_frames
+from magnetar.records import readers
 from magnetar.records.arrow import BatchUnreadable, arrow_batches
 from magnetar.records.batch import PlainRecord, decode_records, encode_batch
+from magnetar.records.batch_table import FrameFault
 from magnetar.records.entry import decode_entry
 from magnetar.records.errors import RecordsError
 from magnetar.records.pulsar_metadata import MessageMetadata, encode_metadata
@@ -60,22 +64,25 @@ def compare(entries: list[bytes]) -> None:
         try:
             found = decode_records(plain_kafka_batch(entry))
         except RecordsError:
-            with pytest.raises(BatchUnreadable):
-                columns(entries[: number + 1])
+            for compiled in (True, False):
+                with pytest.raises(BatchUnreadable):
+                    columns(entries[: number + 1], compiled=compiled)
             return
         wanted += [
             (r.offset, r.key, r.value, min(r.timestamp, MAX_MS), 0, [tuple(header) for header in r.headers])
             for r in found
         ]
-    assert columns(entries) == wanted
+    assert columns(entries, compiled=True) == wanted
+    assert columns(entries, compiled=False) == wanted
 
 
-def columns(entries: list[bytes]) -> list[tuple[object, ...]]:
+def columns(entries: list[bytes], *, compiled: bool) -> list[tuple[object, ...]]:
     """Read a ledger of these entries as a Spark task does."""
     data = np.frombuffer(b"".join(frame(LEDGER, n, entry) for n, entry in enumerate(entries)), np.uint8)
     walk = walk_frames(data, 0, len(data), ledger_id=LEDGER, entry_id=0, verify=True)
     assert walk.fault is FrameFault.NONE
     found = []
-    for content, rows in in_kafka_format(data, walk.rows):
-        found += arrow_batches(content, rows, topic="t", partition=0, low=0, high=1 << 62, columns=ALL)
+    with mock.patch.object(readers, "converts", return_value=compiled):
+        for content, rows in in_kafka_format(data, walk.rows):
+            found += arrow_batches(content, rows, topic="t", partition=0, low=0, high=1 << 62, columns=ALL)
     return as_rows(found)

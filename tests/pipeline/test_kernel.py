@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magnetar.pipeline.options import COLUMNS, DAMAGE, HEADERS, POSITIONS
+from magnetar.records import batch_table
 from magnetar.records.arrow import FIELDS, BatchUnreadable, arrow_batches
 from magnetar.records.batch import (
     HEADER_BYTES,
@@ -43,7 +44,7 @@ records = st.lists(
 
 def table(*batches: bytes) -> tuple[np.ndarray, np.ndarray]:
     """Return the batches end to end, and the table that `arrow_batches` wants."""
-    rows, at = np.zeros((len(batches), kernel.BATCH_FIELDS), np.int64), 0
+    rows, at = np.zeros((len(batches), batch_table.BATCH_FIELDS), np.int64), 0
     for row, batch in zip(rows, batches, strict=True):
         h = read_header(batch)
         start, at = at + HEADER_BYTES, at + len(batch)

@@ -80,6 +80,17 @@ def test_a_kernel_is_compiled_anew_when_what_it_imports_has_changed(copy: Path) 
     assert len(directories(copy)) == 3
 
 
+def test_a_kernel_is_compiled_anew_when_a_constant_in_a_folder_below_has_changed(copy: Path) -> None:
+    below = copy / "kernels"
+    below.mkdir()
+    (below / "__init__.py").touch()
+    (below / "constants.py").write_text("MORE = 0\n")
+    (copy / "outer_kernel.py").write_text(OUTER.replace("records.constants", "records.kernels.constants"))
+    assert answer(copy) == (0, 1)
+    (below / "constants.py").write_text("MORE = 10\n")
+    assert answer(copy) == (10, 1)
+
+
 def test_a_new_version_compiles_anew(copy: Path) -> None:
     assert answer(copy) == (0, 1)
     package = copy.parent / "__init__.py"

@@ -13,13 +13,13 @@ import numpy as np
 
 from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
 from magnetar.ledger.formats.layout import FRAME_BYTES, HEADER_BYTES
-from magnetar.pipeline.frames import ENTRY_ID, FOREIGN, FRAME_AT, LAST_OFFSET
 from magnetar.pipeline.ledger_part import ChunkedLog
 from magnetar.pipeline.mapped import STEP_BYTES, MappedLedger
+from magnetar.records import batch_table
 from magnetar.records.arrow import Table
+from magnetar.records.batch_table import ENTRY_ID, FOREIGN, FRAME_AT, LAST_OFFSET
 from magnetar.records.chunks import Chunks, Gets, nothing, piece_in, whole
 from magnetar.records.errors import EntryCorrupt
-from magnetar.records.kernels import arrow as kernel
 
 
 class _Place(NamedTuple):
@@ -103,7 +103,7 @@ class LedgerChunks:
         done = 0
         for number in np.flatnonzero(rows[:, FOREIGN]):
             row = rows[number]
-            content = ledger.data[row[kernel.START] : row[kernel.END]].data
+            content = ledger.data[row[batch_table.START] : row[batch_table.END]].data
             piece = piece_in(content, self._log.most_bytes)
             if piece is not None:
                 self._chunks.pass_by(int(sizes[done:number].sum()))
@@ -119,4 +119,4 @@ def _content(place: _Place) -> memoryview:
     if not len(walk.rows):
         raise EntryCorrupt(f"a piece of it is damaged: {place.ledger.fault(walk)}")
     row = walk.rows[0]
-    return place.ledger.data[row[kernel.START] : row[kernel.END]].data
+    return place.ledger.data[row[batch_table.START] : row[batch_table.END]].data

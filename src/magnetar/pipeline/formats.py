@@ -10,22 +10,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from magnetar.pipeline.compiler_pages import let_go_of_compiler
-from magnetar.pipeline.frames import FOREIGN, LAST_OFFSET
+from magnetar.records import batch_table, readers
 from magnetar.records.arrow import BatchUnreadable, Bytes, Table
 from magnetar.records.batch import HEADER_BYTES, batches
+from magnetar.records.batch_table import FOREIGN, LAST_OFFSET
 from magnetar.records.errors import RecordsError
-from magnetar.records.kernels import arrow as kernel
 
 if TYPE_CHECKING:
     from magnetar.pipeline.chunked import LedgerChunks
 
 # The columns that say what the head of a batch says, in the order of `pulsar_many.ROW_START` and on.
 _HEAD = [
-    kernel.START, kernel.END, kernel.BASE_OFFSET, kernel.LAST_DELTA,
-    kernel.BASE_TIME, kernel.MAX_TIME, kernel.ATTRIBUTES, kernel.COUNT,
+    batch_table.START, batch_table.END, batch_table.BASE_OFFSET, batch_table.LAST_DELTA,
+    batch_table.BASE_TIME, batch_table.MAX_TIME, batch_table.ATTRIBUTES, batch_table.COUNT,
 ]  # fmt: skip
 _log = logging.getLogger("magnetar.pipeline")
 _AT_ONCE_BYTES = 8 << 20  # of what was compressed
+_PLAIN_BYTES = 1 << 20
 
 
 class EntryUnreadable(BatchUnreadable):
@@ -43,17 +44,34 @@ def in_kafka_format(
     if not rows[:, FOREIGN].any():
         yield data, rows
         return
+    foreign = np.flatnonzero(rows[:, FOREIGN])
+    if not readers.converts():
+        yield from _one_by_one(data, rows, foreign, chunked)
+        return
     from magnetar.records.joined import kafka_rows  # most topics need none of it
 
     _load()
-    foreign = np.flatnonzero(rows[:, FOREIGN])
     begin = 0
     for first, stop, stored, heads in kafka_rows(
-        data, rows[foreign][:, [kernel.START, kernel.END]], _AT_ONCE_BYTES
+        data, rows[foreign][:, [batch_table.START, batch_table.END]], _AT_ONCE_BYTES
     ):
         end = int(foreign[stop]) if stop < len(foreign) else len(rows)
         # Entries in format ``kafka`` come with the foreign one before them, the first of all with the one behind.
         yield _together(data, rows, begin, end, stored, foreign[first:stop], heads, chunked)
+        begin = end
+
+
+def _one_by_one(
+    data: Bytes, rows: Table, foreign: Table, chunked: LedgerChunks | None
+) -> Iterator[tuple[Bytes, Table]]:
+    """Do the same while machine code is being compiled."""
+    sizes = np.cumsum(rows[:, batch_table.END] - rows[:, batch_table.START])
+    begin = 0
+    while begin < len(rows):
+        done = sizes[begin - 1] if begin else 0
+        end = max(int(np.searchsorted(sizes, done + _PLAIN_BYTES, "right")), begin + 1)
+        some = foreign[(foreign >= begin) & (foreign < end)]
+        yield _together(data, rows, begin, end, data[:0], some, np.full((len(some), 1), -1), chunked)
         begin = end
 
 
@@ -90,11 +108,11 @@ def _together(
             made.append(new)
             continue
         if head is not None:
-            found = _batches_of(data[row[kernel.START] : row[kernel.END]], row, number, chunked)
+            found = _batches_of(data[row[batch_table.START] : row[batch_table.END]], row, number, chunked)
         else:
-            found = [(data[row[kernel.START] : row[kernel.END]], row.copy())]
+            found = [(data[row[batch_table.START] : row[batch_table.END]], row.copy())]
         for part, new in found:
-            new[kernel.START], new[kernel.END] = at, at + len(part)
+            new[batch_table.START], new[batch_table.END] = at, at + len(part)
             at += len(part)
             parts.append(part)
             made.append(new)
@@ -105,22 +123,29 @@ def _batches_of(
     entry: Bytes, row: Table, number: int, chunked: LedgerChunks | None
 ) -> list[tuple[Bytes, Table]]:
     from magnetar.records.conversion import kafka_batch
-    from magnetar.records.pulsar_plain import UnreadableBatch
+    from magnetar.records.pulsar_plain import UnreadableBatch, plain_kafka_batch
 
     content = memoryview(entry.tobytes())
     try:
         found = []
         together = None if chunked is None else chunked.batch_of(row, content)
-        made = kafka_batch(content) if together is None else together
+        convert = kafka_batch if readers.converts() else plain_kafka_batch
+        made = convert(content) if together is None else together
         if isinstance(made, UnreadableBatch):
             what = "offsets up to %d come as one row, marked pulsar.unreadable: entry %d cannot be read: %s"
-            _log.warning(what, row[LAST_OFFSET], row[kernel.ENTRY_ID], made.why)
+            _log.warning(what, row[LAST_OFFSET], row[batch_table.ENTRY_ID], made.why)
         for header, whole in batches(made):
             new = row.copy()
             new[FOREIGN] = 0
-            new[kernel.BASE_OFFSET], new[kernel.LAST_DELTA] = header.base_offset, header.last_offset_delta
-            new[kernel.BASE_TIME], new[kernel.MAX_TIME] = header.base_timestamp, header.max_timestamp
-            new[kernel.ATTRIBUTES], new[kernel.COUNT] = header.attributes, header.records_count
+            new[batch_table.BASE_OFFSET], new[batch_table.LAST_DELTA] = (
+                header.base_offset,
+                header.last_offset_delta,
+            )
+            new[batch_table.BASE_TIME], new[batch_table.MAX_TIME] = (
+                header.base_timestamp,
+                header.max_timestamp,
+            )
+            new[batch_table.ATTRIBUTES], new[batch_table.COUNT] = header.attributes, header.records_count
             found.append((np.frombuffer(whole[HEADER_BYTES:], np.uint8), new))
     except RecordsError as error:
         raise EntryUnreadable(number, error) from None

@@ -9,11 +9,12 @@ import numpy as np
 
 from magnetar.ledger.formats.sparse import POINT_EVERY_BYTES, SparseIndex
 from magnetar.pipeline.formats import in_kafka_format
-from magnetar.pipeline.frames import FRAME_AT, LAST_OFFSET, WORDS, FrameFault, Walk
+from magnetar.pipeline.frames import WORDS, Walk
 from magnetar.pipeline.mapped import STEP_BYTES, MappedLedger
+from magnetar.records import batch_table
 from magnetar.records.arrow import BatchUnreadable, Table, arrow_batches
 from magnetar.records.batch import UNKNOWN_TIME
-from magnetar.records.kernels import arrow as kernel
+from magnetar.records.batch_table import FRAME_AT, LAST_OFFSET, FrameFault
 
 # A walk sees each batch's head: what the latest time is it knows (of Pulsar's it says that it may be any), the
 # earliest one not.
@@ -33,7 +34,7 @@ class LedgerWalk:
         at, entry_id = self._index.before_time(timestamp_ms)
         while at < self._index.end:
             walk = self._file.walk(at, entry_id, self._index.end, verify=True, most_bytes=STEP_BYTES)
-            young = walk.rows[walk.rows[:, kernel.MAX_TIME] >= timestamp_ms]
+            young = walk.rows[walk.rows[:, batch_table.MAX_TIME] >= timestamp_ms]
             for number in range(len(young)):
                 found = self._first_at(young[number : number + 1], timestamp_ms)
                 if found is not None:
@@ -65,7 +66,9 @@ class LedgerWalk:
                     return int(batch.column(0)[0].as_py())
         except BatchUnreadable as error:
             if not self._skip_damage:
-                raise self._file.damage(int(row[0, kernel.ENTRY_ID]), int(row[0, FRAME_AT]), error) from None
+                raise self._file.damage(
+                    int(row[0, batch_table.ENTRY_ID]), int(row[0, FRAME_AT]), error
+                ) from None
         return None
 
     def up_to(self, last_offset: int) -> None:
@@ -108,7 +111,7 @@ class LedgerWalk:
 def _add(index: SparseIndex, walk: Walk) -> None:
     """Note many frames at once; the points lie as if they had been added one by one, give or take a frame."""
     rows = walk.rows
-    places, times = rows[:, FRAME_AT], np.maximum.accumulate(rows[:, kernel.MAX_TIME])
+    places, times = rows[:, FRAME_AT], np.maximum.accumulate(rows[:, batch_table.MAX_TIME])
     if index.positions and places[0] - index.positions[-1] < POINT_EVERY_BYTES:
         index.earliest[-1] = min(index.earliest[-1], _ANY_TIME)
     at = 0
@@ -116,7 +119,7 @@ def _add(index: SparseIndex, walk: Walk) -> None:
         if not index.positions or places[at] - index.positions[-1] >= POINT_EVERY_BYTES:
             index.positions.append(int(places[at]))
             index.entry_ids.append(index.entries + at)
-            index.offsets.append(int(rows[at, kernel.BASE_OFFSET]))
+            index.offsets.append(int(rows[at, batch_table.BASE_OFFSET]))
             index.times.append(max(index.max_timestamp, int(times[at - 1])) if at else index.max_timestamp)
             index.earliest.append(_ANY_TIME)
         at = max(at + 1, int(np.searchsorted(places, index.positions[-1] + POINT_EVERY_BYTES)))

@@ -57,7 +57,7 @@ class MappedLedger:
         verify: bool, max_rows: int = _MANY, most_bytes: int = _MANY,
     ) -> Walk:  # fmt: skip
         """Return the frames from ``at`` on, which must be that of ``entry_id``; see `walk_frames`."""
-        from magnetar.pipeline.frames import walk_frames  # its kernel takes a second to load
+        from magnetar.pipeline.frames import walk_frames  # planning needs no numpy tables
 
         stop = len(self.data) if end is None else min(end, len(self.data))
         return walk_frames(

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
 from magnetar.pipeline.chunked import LedgerChunks
 from magnetar.pipeline.formats import EntryUnreadable, in_kafka_format
-from magnetar.pipeline.frames import ENTRY_ID, FRAME_AT, LAST_OFFSET, WORDS
+from magnetar.pipeline.frames import WORDS
 from magnetar.pipeline.ledger_part import LedgerPart
 from magnetar.pipeline.mapped import MappedLedger
 from magnetar.pipeline.offloaded import map_ledger
 from magnetar.pipeline.options import HEADERS
 from magnetar.pipeline.port import RecordQuery
 from magnetar.pipeline.transactions import Transactions, without_aborted
+from magnetar.records import batch_table
 from magnetar.records.arrow import BatchUnreadable, Table, arrow_batches, damage_row
 from magnetar.records.batch import CONTROL, LOG_APPEND_TIME
-from magnetar.records.kernels import arrow as kernel
+from magnetar.records.batch_table import ENTRY_ID, FRAME_AT, LAST_OFFSET
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,12 +81,12 @@ class SliceReader:
 
     def _wanted(self, rows: Table) -> Table:
         """Return the batches that may hold wanted records; the coordinators' own marks are none."""
-        piece, ask, attributes = self._piece, self._ask, rows[:, kernel.ATTRIBUTES]
-        keep = (rows[:, LAST_OFFSET] >= piece.low) & (rows[:, kernel.BASE_OFFSET] < piece.high)
+        piece, ask, attributes = self._piece, self._ask, rows[:, batch_table.ATTRIBUTES]
+        keep = (rows[:, LAST_OFFSET] >= piece.low) & (rows[:, batch_table.BASE_OFFSET] < piece.high)
         keep &= attributes & CONTROL == 0
         if ask.times_ms is not None:
             low, high = ask.times_ms
-            times = rows[:, kernel.MAX_TIME]
+            times = rows[:, batch_table.MAX_TIME]
             keep &= (times >= low) & ((times <= high) | (attributes & LOG_APPEND_TIME == 0))
         wanted: Table = rows if keep.all() else rows[keep]
         if self._transactions is not None:
@@ -107,7 +108,7 @@ class SliceReader:
                 if not self._ask.skip_damage:
                     raise told from None
                 yield from self._arrow(ledger, rows[:bad])
-                self._next = max(self._piece.low, int(row[kernel.BASE_OFFSET]))
+                self._next = max(self._piece.low, int(row[batch_table.BASE_OFFSET]))
                 yield from self._lost(
                     int(row[LAST_OFFSET]) + 1, error.entry_id, int(row[FRAME_AT]), str(told)
                 )
@@ -157,4 +158,4 @@ def _index_of(rows: Table, entry_id: int) -> int:
 
 def _first_offset(ledger: MappedLedger, at: int, entry_id: int) -> int:
     walk = ledger.walk(at, entry_id, verify=True, max_rows=1)
-    return int(walk.rows[0, kernel.BASE_OFFSET])
+    return int(walk.rows[0, batch_table.BASE_OFFSET])

@@ -6,13 +6,13 @@ Planning needs no kernel, and loading one takes longer than most plans: `magneta
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from magnetar.pipeline.compiler_pages import let_go_of_compiler
-from magnetar.pipeline.first_read import prepare
 from magnetar.pipeline.ledger_part import LedgerPart
 from magnetar.pipeline.port import RecordQuery, Slice
 
@@ -28,7 +28,6 @@ class LedgerSlice(LedgerPart):
     """A part of a ledger that Spark hands to a task."""
 
     def read(self, ask: RecordQuery) -> Iterator[pa.RecordBatch]:
-        prepare()
         from magnetar.pipeline.slice_reader import SliceReader
 
         settle()
@@ -40,12 +39,18 @@ def read_slice(piece: Slice, columns: Sequence[str]) -> Iterator[pa.RecordBatch]
     return piece.read(RecordQuery(tuple(columns)))
 
 
-@cache
 def settle() -> None:
     """Take what was imported out of the garbage collector's sight, and the compiler out of memory.
 
     Spark's workers collect garbage after every task, and after every query that they planned. That takes 70 ms with
-    all that numba brings along, which is longer than half a slice takes to decode.
+    all that numba brings along, which is longer than half a slice takes to decode. Machine code may be loaded
+    later than the rest, so that it is done once more then.
     """
+    _settle("magnetar.records.kernels.arrow" in sys.modules)
+
+
+@cache
+def _settle(compiled: bool) -> None:
     gc.freeze()
-    let_go_of_compiler()
+    if compiled:
+        let_go_of_compiler()

@@ -1,4 +1,4 @@
-"""Reading where storage cannot be reached: whole record batches from a broker's Fetch, opened by the same kernel.
+"""Reading where storage cannot be reached: whole record batches from a broker's Fetch, opened by the same batch_table.
 
 Rows are those that the ledgers would give, with one difference: a Fetch does not say where a record is stored, so
 ``ledger_id``, ``entry_id``, ``batch_index`` and ``publish_time`` are null. Any broker of Kafka's protocol will do.
@@ -18,7 +18,6 @@ from magnetar.client.errors import ClientError
 from magnetar.client.fetch import Fetched, stored
 from magnetar.client.settings import ClientSettings, settings_of
 from magnetar.pipeline.few_records import in_microseconds
-from magnetar.pipeline.first_read import prepare
 from magnetar.pipeline.options import SourceOptions, TopicPartition
 from magnetar.pipeline.port import LastRecord, Reader, RecordQuery, Slice, SliceSize, TopicInfo, Visible
 from magnetar.records.batch import (
@@ -106,7 +105,7 @@ class FetchReader(Reader):
     def last_record(
         self, which: TopicPartition, low: int, high: int, *, committed: bool
     ) -> LastRecord | None:
-        """Return it by the connections that there are, and without the kernel."""
+        """Return it by the connections that there are, and without the batch_table."""
         topic_id = self._cluster.retrying(lambda: self._cluster.topic(which.topic)).topic_id
         ask = RecordQuery((), read_committed=committed)
         return FetchSlice(*which, low, high, self._settings, topic_id).last_record(self._cluster, ask)
@@ -186,7 +185,6 @@ class _Gathered:
         """Yield the records; raise `FetchedDamaged`."""
         if not self._rows:
             return
-        prepare()
         from magnetar.records.arrow import BatchUnreadable, arrow_batches
 
         data = np.frombuffer(b"".join(self._parts), np.uint8)
@@ -199,15 +197,21 @@ class _Gathered:
             raise _damaged(piece, self._rows[error.batch], error) from None
 
     def _table(self) -> Table:
-        from magnetar.records.kernels import arrow as kernel
+        from magnetar.records import batch_table
 
-        table = np.zeros((len(self._rows), kernel.BATCH_FIELDS), np.int64)
+        table = np.zeros((len(self._rows), batch_table.BATCH_FIELDS), np.int64)
         at = 0
         for row, header in zip(table, self._rows, strict=True):
-            row[kernel.START], row[kernel.END] = at + HEADER_BYTES, at + header.size
-            row[kernel.BASE_OFFSET], row[kernel.LAST_DELTA] = header.base_offset, header.last_offset_delta
-            row[kernel.BASE_TIME], row[kernel.MAX_TIME] = header.base_timestamp, header.max_timestamp
-            row[kernel.ATTRIBUTES], row[kernel.COUNT] = header.attributes, header.records_count
+            row[batch_table.START], row[batch_table.END] = at + HEADER_BYTES, at + header.size
+            row[batch_table.BASE_OFFSET], row[batch_table.LAST_DELTA] = (
+                header.base_offset,
+                header.last_offset_delta,
+            )
+            row[batch_table.BASE_TIME], row[batch_table.MAX_TIME] = (
+                header.base_timestamp,
+                header.max_timestamp,
+            )
+            row[batch_table.ATTRIBUTES], row[batch_table.COUNT] = header.attributes, header.records_count
             at += header.size
         return table
 

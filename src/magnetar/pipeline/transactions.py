@@ -18,14 +18,14 @@ import numpy as np
 
 from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.ledger.formats.layout import HEADER_BYTES
-from magnetar.pipeline.frames import ENTRY_ID, FRAME_AT, MARKER, PRODUCER_ID
 from magnetar.pipeline.mapped import STEP_BYTES, MappedLedger
 from magnetar.pipeline.offloaded import OffloadedAt, map_ledger
+from magnetar.records import batch_table
 from magnetar.records.arrow import Table
 from magnetar.records.batch import CONTROL, TRANSACTIONAL, decode_records
 from magnetar.records.batch import HEADER_BYTES as BATCH_HEADER_BYTES
+from magnetar.records.batch_table import ENTRY_ID, FRAME_AT, MARKER, PRODUCER_ID
 from magnetar.records.errors import RecordsError
-from magnetar.records.kernels import arrow as kernel
 from magnetar.records.pulsar_transactions import ABORT_MARKER
 
 if TYPE_CHECKING:
@@ -85,28 +85,28 @@ class Transactions:
 def without_aborted(rows: Table, transactions: Transactions) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Tell of each batch whether a reader of committed records may see it."""
     keep = np.ones(len(rows), np.bool_)
-    attributes = rows[:, kernel.ATTRIBUTES]
+    attributes = rows[:, batch_table.ATTRIBUTES]
     for number in np.flatnonzero((attributes & TRANSACTIONAL != 0) & (attributes & CONTROL == 0)):
         row = rows[number]
-        keep[number] = not transactions.is_aborted(int(row[PRODUCER_ID]), int(row[kernel.BASE_OFFSET]))
+        keep[number] = not transactions.is_aborted(int(row[PRODUCER_ID]), int(row[batch_table.BASE_OFFSET]))
     return keep
 
 
 def marks(ledger: MappedLedger, rows: Table) -> Iterable[tuple[int, int, bool]]:
     """Yield (producer id, offset, whether it aborts) of the ends of transactions among these batches."""
-    for row in rows[rows[:, kernel.ATTRIBUTES] & CONTROL != 0]:
+    for row in rows[rows[:, batch_table.ATTRIBUTES] & CONTROL != 0]:
         if row[MARKER]:
-            yield int(row[PRODUCER_ID]), int(row[kernel.BASE_OFFSET]), int(row[MARKER]) == ABORT_MARKER
+            yield int(row[PRODUCER_ID]), int(row[batch_table.BASE_OFFSET]), int(row[MARKER]) == ABORT_MARKER
             continue
-        start = int(row[kernel.START]) - BATCH_HEADER_BYTES
+        start = int(row[batch_table.START]) - BATCH_HEADER_BYTES
         try:
-            (record,) = decode_records(ledger.data[start : row[kernel.END]].data)
+            (record,) = decode_records(ledger.data[start : row[batch_table.END]].data)
             _, kind = _KEY.unpack_from(record.key or b"")
         except (RecordsError, ValueError, struct.error) as error:
             why = f"it is no control batch: {error}"
             raise ledger.damage(int(row[ENTRY_ID]), int(row[FRAME_AT]), why) from None
         if kind in (_ABORT, _COMMIT):
-            yield int(row[PRODUCER_ID]), int(row[kernel.BASE_OFFSET]), kind == _ABORT
+            yield int(row[PRODUCER_ID]), int(row[batch_table.BASE_OFFSET]), kind == _ABORT
 
 
 def first_undecided(
@@ -120,10 +120,10 @@ def first_undecided(
         while at < len(ledger):
             walk = ledger.walk(at, entry_id, verify=False, most_bytes=STEP_BYTES)
             ended = list(marks(ledger, walk.rows))
-            attributes = walk.rows[:, kernel.ATTRIBUTES]
+            attributes = walk.rows[:, batch_table.ATTRIBUTES]
             events = [(offset, producer, True) for producer, offset, _ in ended]
             for row in walk.rows[(attributes & TRANSACTIONAL != 0) & (attributes & CONTROL == 0)]:
-                events.append((int(row[kernel.BASE_OFFSET]), int(row[PRODUCER_ID]), False))
+                events.append((int(row[batch_table.BASE_OFFSET]), int(row[PRODUCER_ID]), False))
             for offset, producer, ends in sorted(events):
                 if ends:
                     began.pop(producer, None)

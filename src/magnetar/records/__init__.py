@@ -4,7 +4,7 @@
 - `entry`: what one append writes (PIP-70). `pulsar_metadata`, `pulsar_transactions`: Pulsar's message metadata.
 - `conversion`, `mapping`, `pulsar_plain`: batches of one world in the other's form; `mapping` is the rules alone.
 - `arrow`, `encoder`: batches to Arrow columns and back. `compaction`: keys of an entry, and copies of what stays.
-- `kernels/`: the same in machine code.
+- `kernels/`: the same in machine code. `readers`: which of the two reads; `plain_arrow`, `plain_frames`: without it.
 
 Imports nothing of the house.
 """

@@ -19,11 +19,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from magnetar.records import batch_table, readers
 from magnetar.records.arrow_fields import DAMAGE, FIELDS, HEADER
 from magnetar.records.columns import numbers, same_number, same_text
 from magnetar.records.compression import Codec, decompress_into
 from magnetar.records.errors import InvalidRecord, RecordsError
-from magnetar.records.kernels import arrow as kernel
 
 Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 Table: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
@@ -34,14 +34,14 @@ _INFLATED_BYTES = 5 << 20
 _INFLATED_ROOM = _INFLATED_BYTES + (1 << 20)
 _MAX_INFLATED_BYTES = 1 << 30  # of one batch: a broker has looked at it, so it is no bomb
 _WORDS = {
-    kernel.Fault.CUT_SHORT: "the records are cut short",
-    kernel.Fault.BAD_NUMBER: "a number in a record is cut or too long",
-    kernel.Fault.RECORD_TOO_LONG: "a record claims more bytes than its batch holds",
-    kernel.Fault.FIELD_TOO_LONG: "a field claims more bytes than its record holds",
-    kernel.Fault.NOT_FILLED: "a record's fields do not fill its length",
-    kernel.Fault.BYTES_LEFT: "bytes follow the last record",
-    kernel.Fault.BAD_OFFSET: "a record's offset lies outside of its batch",
-    kernel.Fault.BAD_HEADERS: "a record's headers cannot be read",
+    batch_table.Fault.CUT_SHORT: "the records are cut short",
+    batch_table.Fault.BAD_NUMBER: "a number in a record is cut or too long",
+    batch_table.Fault.RECORD_TOO_LONG: "a record claims more bytes than its batch holds",
+    batch_table.Fault.FIELD_TOO_LONG: "a field claims more bytes than its record holds",
+    batch_table.Fault.NOT_FILLED: "a record's fields do not fill its length",
+    batch_table.Fault.BYTES_LEFT: "bytes follow the last record",
+    batch_table.Fault.BAD_OFFSET: "a record's offset lies outside of its batch",
+    batch_table.Fault.BAD_HEADERS: "a record's headers cannot be read",
 }
 
 
@@ -70,7 +70,7 @@ def arrow_batches(
     times_ms: tuple[int, int] | None = None,
     ledger_id: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of ``batches`` (rows as `kernel.decode_rows` wants them) with offsets in ``[low, high)``.
+    """Yield the records of ``batches`` (rows of `batch_table`) with offsets in ``[low, high)``.
 
     ``START`` and ``END`` span each batch's records in ``stored``, compressed or not. What unpacks to much comes in
     several Arrow batches, so that memory stays bounded. ``times_ms`` (both included) leaves out other times. Without
@@ -112,20 +112,24 @@ def _inflated(stored: Bytes, batches: Table) -> Iterator[tuple[int, Bytes, Table
 
     What was decompressed is good until the next is asked for.
     """
-    if not (batches[:, kernel.ATTRIBUTES] & 0x07).any():
+    if not (batches[:, batch_table.ATTRIBUTES] & 0x07).any():
         yield 0, stored[:0], batches
         return
     pointing, room = batches.copy(), _room(_INFLATED_ROOM, np.uint8)
     first = number = at = 0
     while number < len(batches):
         size: int | None = 0
-        if batches[number, kernel.ATTRIBUTES] & 0x07:
+        if batches[number, batch_table.ATTRIBUTES] & 0x07:
             size = _decompressed(stored, batches[number], room[at:], number)
             if size is None and at == 0:
                 room = _larger(room, number)
                 continue
             if size is not None:
-                pointing[number, [kernel.INFLATED, kernel.START, kernel.END]] = 1, at, at + size
+                pointing[number, [batch_table.INFLATED, batch_table.START, batch_table.END]] = (
+                    1,
+                    at,
+                    at + size,
+                )
         if size is not None:
             at, number = at + size, number + 1
         if size is None or at >= _INFLATED_BYTES:
@@ -140,8 +144,8 @@ def _inflated(stored: Bytes, batches: Table) -> Iterator[tuple[int, Bytes, Table
 def _decompressed(stored: Bytes, row: Table, room: Bytes, number: int) -> int | None:
     """Decompress one batch's records; give how many bytes, or None if there is no room for them."""
     try:
-        codec = Codec.of(int(row[kernel.ATTRIBUTES]))
-        return decompress_into(codec, stored[row[kernel.START] : row[kernel.END]].data, room)
+        codec = Codec.of(int(row[batch_table.ATTRIBUTES]))
+        return decompress_into(codec, stored[row[batch_table.START] : row[batch_table.END]].data, room)
     except RecordsError as error:
         raise BatchUnreadable(number, error) from None
 
@@ -160,31 +164,31 @@ class _Decoded:
         times_ms: tuple[int, int],
     ) -> None:  # fmt: skip
         self.batches = batches
-        room = int((batches[:, kernel.END] - batches[:, kernel.START]).sum())
+        room = int((batches[:, batch_table.END] - batches[:, batch_table.START]).sum())
         # The smallest record takes 7 bytes: a count beyond that is a lie, and must not take memory.
-        max_rows = min(int(batches[:, kernel.COUNT].clip(0).sum()), room // 7 + 1)
+        max_rows = min(int(batches[:, batch_table.COUNT].clip(0).sum()), room // 7 + 1)
         if room >= 1 << 31:
             raise InvalidRecord(f"{room} bytes of records are too many for one Arrow batch")
         wants = sum(
             flag
             for name, flag in (
-                ("key", kernel.WANT_KEY),
-                ("value", kernel.WANT_VALUE),
-                ("headers", kernel.WANT_HEADERS),
+                ("key", batch_table.WANT_KEY),
+                ("value", batch_table.WANT_VALUE),
+                ("headers", batch_table.WANT_HEADERS),
             )
             if name in columns
         )
-        max_headers = room // 2 if wants & kernel.WANT_HEADERS else 0
-        self.totals = np.zeros(kernel.TOTALS, np.int64)
+        max_headers = room // 2 if wants & batch_table.WANT_HEADERS else 0
+        self.totals = np.zeros(batch_table.TOTALS, np.int64)
         self.offsets = _room(max_rows, np.int64)
         self.times = _room(max_rows, np.int64)
         self.time_types = _room(max_rows, np.int32)
-        self.key = _Strings(max_rows, room if wants & kernel.WANT_KEY else 0)
-        self.value = _Strings(max_rows, room if wants & kernel.WANT_VALUE else 0)
+        self.key = _Strings(max_rows, room if wants & batch_table.WANT_KEY else 0)
+        self.value = _Strings(max_rows, room if wants & batch_table.WANT_VALUE else 0)
         self.header_ends, self.header_bits = np.zeros(max_rows + 1, np.int32), _bits(max_rows)
         self.names = _Strings(max_headers, room if max_headers else 0)
         self.contents = _Strings(max_headers, room if max_headers else 0)
-        kernel.decode_rows(
+        readers.decode_rows(
             stored, inflated, batches, low, high, times_ms[0], times_ms[1], wants, self.totals,
             self.offsets, self.times, self.time_types,
             self.key.ends, self.key.data, self.key.bits,
@@ -192,22 +196,24 @@ class _Decoded:
             self.header_ends, self.header_bits,
             self.names.ends, self.names.data, self.contents.ends, self.contents.data, self.contents.bits,
         )  # fmt: skip
-        if self.totals[kernel.FAULT]:
-            why = _WORDS[kernel.Fault(int(self.totals[kernel.FAULT]))]
-            place = int(self.totals[kernel.FAULT_AT])
+        if self.totals[batch_table.FAULT]:
+            why = _WORDS[batch_table.Fault(int(self.totals[batch_table.FAULT]))]
+            place = int(self.totals[batch_table.FAULT_AT])
             raise BatchUnreadable(
-                int(self.totals[kernel.FAULT_BATCH]), f"{why} (byte {place} of its records)"
+                int(self.totals[batch_table.FAULT_BATCH]), f"{why} (byte {place} of its records)"
             )
-        self.rows = int(self.totals[kernel.ROWS])
+        self.rows = int(self.totals[batch_table.ROWS])
 
     def column(self, name: str) -> pa.Array:
         """Return one column of `FIELDS` that is not the same in every row."""
         totals = self.totals
         if name == "key":
-            return self.key.array(pa.binary(), self.rows, totals[kernel.KEY_BYTES], totals[kernel.NULL_KEYS])
+            return self.key.array(
+                pa.binary(), self.rows, totals[batch_table.KEY_BYTES], totals[batch_table.NULL_KEYS]
+            )
         if name == "value":
             return self.value.array(
-                pa.binary(), self.rows, totals[kernel.VALUE_BYTES], totals[kernel.NULL_VALUES]
+                pa.binary(), self.rows, totals[batch_table.VALUE_BYTES], totals[batch_table.NULL_VALUES]
             )
         if name == "headers":
             return self._headers()
@@ -221,24 +227,24 @@ class _Decoded:
         return numbers(plain[name][: self.rows], FIELDS[name])
 
     def _place(self, name: str) -> pa.Array:
-        taken = self.batches[:, kernel.TAKEN]
+        taken = self.batches[:, batch_table.TAKEN]
         if name == "batch_index":
-            index = self.offsets[: self.rows] - np.repeat(self.batches[:, kernel.BASE_OFFSET], taken)
+            index = self.offsets[: self.rows] - np.repeat(self.batches[:, batch_table.BASE_OFFSET], taken)
             return numbers(index.astype(np.int32), FIELDS[name])
         if name == "publish_time":
-            return numbers(np.repeat(self.batches[:, kernel.PUBLISH_TIME] * 1000, taken), FIELDS[name])
-        return numbers(np.repeat(self.batches[:, kernel.ENTRY_ID], taken), FIELDS[name])
+            return numbers(np.repeat(self.batches[:, batch_table.PUBLISH_TIME] * 1000, taken), FIELDS[name])
+        return numbers(np.repeat(self.batches[:, batch_table.ENTRY_ID], taken), FIELDS[name])
 
     def _headers(self) -> pa.Array:
-        totals, count = self.totals, int(self.totals[kernel.HEADERS])
-        names = self.names.array(pa.string(), count, totals[kernel.NAME_BYTES], 0)
-        if totals[kernel.FOREIGN_NAMES]:
+        totals, count = self.totals, int(self.totals[batch_table.HEADERS])
+        names = self.names.array(pa.string(), count, totals[batch_table.NAME_BYTES], 0)
+        if totals[batch_table.FOREIGN_NAMES]:
             names = _as_utf8(names)
         contents = self.contents.array(
-            pa.binary(), count, totals[kernel.CONTENT_BYTES], totals[kernel.NULL_CONTENTS]
+            pa.binary(), count, totals[batch_table.CONTENT_BYTES], totals[batch_table.NULL_CONTENTS]
         )
         pairs = pa.StructArray.from_arrays([names, contents], fields=list(HEADER))
-        bare = int(totals[kernel.BARE_ROWS])
+        bare = int(totals[batch_table.BARE_ROWS])
         buffers = [pa.py_buffer(self.header_bits) if bare else None, pa.py_buffer(self.header_ends)]
         return pa.Array.from_buffers(FIELDS["headers"], self.rows, buffers, bare, children=[pairs])
 

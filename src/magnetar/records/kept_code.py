@@ -28,12 +28,17 @@ _NAME = f"kernels-{sha256(__file__.encode()).hexdigest()[:8]}-"
 
 
 def _digest() -> str:
-    """Return 16 hexadecimal digits of the version and of each source in this folder: kernels import from no other."""
+    """Return 16 hexadecimal digits of the version and of each source here: kernels import from no other."""
     digest = sha256(magnetar.__version__.encode())
-    for source in sorted(Path(__file__).parent.iterdir(), key=lambda each: each.name):
-        if source.name.endswith(".py"):
-            digest.update(b"%s\0%s\0" % (source.name.encode(), sha256(source.read_bytes()).digest()))
+    for source in _sources():
+        name = str(source.relative_to(Path(__file__).parent))
+        digest.update(b"%s\0%s\0" % (name.encode(), sha256(source.read_bytes()).digest()))
     return digest.hexdigest()[:16]
+
+
+def _sources() -> list[Path]:
+    """Return the sources in this folder and below it, in order."""
+    return sorted(Path(__file__).parent.rglob("*.py"))
 
 
 def _roots() -> Iterator[Path]:
@@ -104,7 +109,6 @@ def _circumstances() -> str:
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
         flags = "|".join(line for line in lines if line.startswith(("model", "flags", "Features", "CPU")))
-    sources = sorted(Path(__file__).parent.iterdir())
-    stamps = [f"{each.stat().st_mtime_ns} {each.stat().st_size}" for each in sources if each.suffix == ".py"]
+    stamps = [f"{each.stat().st_mtime_ns} {each.stat().st_size}" for each in _sources()]
     who = [sys.version, *map(version, ("numba", "llvmlite", "numpy"))]
     return "\n".join([*who, platform.machine(), flags, os.environ.get("NUMBA_CPU_NAME", ""), *stamps])

@@ -4,7 +4,7 @@ Each kernel has a plain twin outside this room that says the same record by reco
 numba is not installed, or while a kernel is being compiled, the plain form works.
 
 - `bytes`: varints, UTF-8, base64 and protobuf's fields, as all kernels read and write them.
-- `arrow`, `encode`: records to Arrow columns, and back.
+- `arrow`, `encode`: records to Arrow columns, and back. `frames`: a walk along a ledger's file.
 - `check`: whether a producer's batch may be stored.
 - `compaction`: the keys of a batch, the last offset of each, and what is copied.
 - `kafka`, `pulsar`, `pulsar_many`: Kafka's records to Pulsar's messages, and back.

@@ -8,7 +8,6 @@ position is checked before it is read; the bytes may be anything.
 from __future__ import annotations
 
 import platform
-from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,35 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from magnetar.records.batch_table import (
+    ATTRIBUTES,
+    BARE_ROWS,
+    BASE_OFFSET,
+    BASE_TIME,
+    CONTENT_BYTES,
+    COUNT,
+    END,
+    FAULT,
+    FAULT_AT,
+    FAULT_BATCH,
+    FOREIGN_NAMES,
+    HEADERS,
+    INFLATED,
+    KEY_BYTES,
+    LAST_DELTA,
+    MAX_TIME,
+    NAME_BYTES,
+    NULL_CONTENTS,
+    NULL_KEYS,
+    NULL_VALUES,
+    ROWS,
+    START,
+    TAKEN,
+    VALUE_BYTES,
+    WANT_HEADERS,
+    WANT_KEY,
+    WANT_VALUE,
+)
 from magnetar.records.compiling import compiled
 
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
@@ -27,35 +55,8 @@ TABLE = types.Array(types.int64, 2, "C")
 _i8, _u4, _u8 = types.int64, types.uint32, types.uint64
 
 
-class Fault(IntEnum):
-    """What can be wrong with the records of a batch; 0 is nothing."""
-
-    NONE = 0
-    CUT_SHORT = 1
-    BAD_NUMBER = 2
-    RECORD_TOO_LONG = 3
-    FIELD_TOO_LONG = 4
-    NOT_FILLED = 5
-    BYTES_LEFT = 6
-    BAD_OFFSET = 7
-    BAD_HEADERS = 8
-
-
 _NONE, _BAD_NUMBER, _RECORD_TOO_LONG, _FIELD_TOO_LONG = 0, 2, 3, 4
 _NOT_FILLED, _BYTES_LEFT, _BAD_OFFSET, _BAD_HEADERS = 5, 6, 7, 8
-
-# Columns of the table of batches that `decode_rows` is given. It fills in TAKEN, and does not look at those behind it.
-INFLATED, START, END, BASE_OFFSET, LAST_DELTA, BASE_TIME, MAX_TIME, ATTRIBUTES, COUNT = range(9)
-TAKEN, PUBLISH_TIME, ENTRY_ID = range(9, 12)
-BATCH_FIELDS = 12
-
-# What `decode_rows` tells in ``totals``.
-FAULT, FAULT_BATCH, FAULT_AT, ROWS, KEY_BYTES, VALUE_BYTES, HEADERS = range(7)
-NAME_BYTES, CONTENT_BYTES, NULL_KEYS, NULL_VALUES, BARE_ROWS, NULL_CONTENTS, FOREIGN_NAMES = range(7, 14)
-TOTALS = 14
-
-# Bits of ``wants``.
-WANT_KEY, WANT_VALUE, WANT_HEADERS = 1, 2, 4
 
 _LOG_APPEND_TIME = 0x08
 _MAX_MS = (1 << 63) // 1000 - 1
