@@ -190,6 +190,38 @@ def test_unions_have_the_same_spelling_as_merged_versions(
     assert found == [{"row": {"f": text}, "schema_id": 1, "error": None, "op": None}]
 
 
+FOUR = {"type": "fixed", "name": "Four", "size": 4}
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "default", "text"),
+    [
+        (["bytes", MICROS], b"\0\x02\xff", "\xfe", ("\xff", "\xfe")),
+        (["null", FOUR, "int"], b"\x02\xffabc", None, ("\xffabc", None)),
+        ([FOUR, "string"], b"\0\xff\0\0\0", "\xfeabc", ("\xff\0\0\0", "\xfeabc")),
+        ([MONEY, "int"], b"\0\x02\x7d", "\x7d", ("1.25", "1.25")),
+        ({"type": "array", "items": ["bytes", "int"]}, b"\x02\0\x02\xff\0", [], (["\xff"], [])),
+        ({"type": "map", "values": ["bytes", "int"]}, b"\x02\x02k\0\x02\xff\0", {}, ([("k", "\xff")], [])),
+        (
+            record(("b", ["bytes", "int"]), name="B"),
+            b"\0\x02\xff",
+            {"b": "\xfe"},
+            ({"b": "\xff"}, {"b": "\xfe"}),
+        ),
+    ],
+)
+def test_bytes_in_unions_have_no_quotes_and_neither_have_defaults(
+    registry: SchemaRegistry, kind: Any, data: bytes, default: Any, text: tuple[Any, Any]
+) -> None:
+    newer = record()
+    newer["fields"] = [{"name": "f", "type": kind, "default": default}]
+    versions = Versions(registry, newer, record(("g", "int")))
+    values = [frame(1, data), frame(2, b"\x02")]
+    found = versions.decoder.decode(pa.array(values, pa.binary())).to_pylist()
+    assert [each["error"] for each in found] == [None, None]
+    assert tuple(each["row"]["f"] for each in found) == text
+
+
 @pytest.mark.parametrize(
     ("kind", "value", "type", "raw"),
     [

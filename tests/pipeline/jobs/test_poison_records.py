@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -133,6 +134,13 @@ def test_protobuf(registry: SchemaRegistry, value: bytes, reason: str) -> None:
     assert first is last is None
     assert bad is not None
     assert bad.startswith(reason)
+
+
+def test_a_registry_alone_is_enough_to_decode_by(registry: SchemaRegistry) -> None:
+    registry.register("t-value", FLAT)
+    alone = SimpleNamespace(registry=RegistrySpec(registry.url))
+    by = plan(TopicSpec("t", format="avro", subjects=("t-value",)), alone)
+    assert reasons(by, frame(1, b"\x02"), frame(1, b"")) == [None, "it is not Avro of its schema: EOFError"]
 
 
 def test_a_reason_quotes_no_whole_record_and_is_a_line_of_text() -> None:

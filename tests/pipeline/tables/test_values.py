@@ -122,3 +122,41 @@ def bounds(place: Path, **how: Any) -> list[tuple[dict[str, Any], dict[str, Any]
                 stats = json.loads(action["add"]["stats"], parse_constant=pytest.fail, **how)
                 found.append((stats["minValues"], stats["maxValues"]))
     return found
+
+
+VOID = pa.struct([])
+VOIDS: dict[str, tuple[pa.DataType, list[Any], list[Any]]] = {
+    "record": (VOID, [{}, None], [{"_present": True}, None]),
+    "in a record": (
+        pa.struct([("a", VOID), ("b", pa.int32())]),
+        [{"a": {}, "b": 1}, {"a": None, "b": 2}, None],
+        [{"a": {"_present": True}, "b": 1}, {"a": None, "b": 2}, None],
+    ),
+    "in a list": (pa.list_(VOID), [[{}, None], [], None], [[{"_present": True}, None], [], None]),
+    "in a map": (pa.map_(pa.string(), VOID), [[("k", {})], None], [[("k", {"_present": True})], None]),
+}
+
+
+@pytest.mark.parametrize("name", VOIDS)
+def test_records_without_fields_are_there_or_not_and_may_get_fields(
+    tmp_path: Path, kind: str, name: str
+) -> None:
+    of_type, values, wanted = VOIDS[name]
+    place = tmp_path / "lake" / "t"
+    table = tables.open(place, kind, schema=pa.schema([("id", pa.int32()), ("v", of_type)]))
+
+    def rows(low: int, values: Any, of_type: pa.DataType) -> None:
+        made = pa.table(
+            {"id": pa.array(range(low, low + len(values)), pa.int32()), "v": pa.array(values, of_type)}
+        )
+        with table.writing():
+            tables.append(table, made, [tables.OffsetRange("x", 0, low, low + len(values))], {"x": "id"})
+
+    rows(0, values, of_type)
+    rows(100, values[:1], of_type)
+    assert tables.open(place).to_arrow().sort_by("id")["v"].to_pylist() == [*wanted, wanted[0]]
+    if name == "record":
+        rows(200, [{"x": 1}], pa.struct([("x", pa.int32())]))
+        rows(300, [{}], VOID)
+        found = tables.open(place).to_arrow().sort_by("id")["v"].to_pylist()[-2:]
+        assert found == [{"_present": None, "x": 1}, {"_present": True, "x": None}]

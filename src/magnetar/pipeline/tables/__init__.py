@@ -12,6 +12,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from magnetar.pipeline.tables.directory import IN_CATALOG, TableDirectory, in_catalog
 from magnetar.pipeline.tables.errors import (
     CommitUnknown,
@@ -27,8 +29,6 @@ from magnetar.pipeline.tables.ranges import OffsetRange
 from magnetar.pipeline.tables.table import Table, TableCommit
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from magnetar.pipeline.tables.following import SyncReport, check_topic, missing, sync
     from magnetar.pipeline.tables.upsert import apply_changes
 
@@ -65,7 +65,7 @@ def open(
     PyIceberg's configuration or its properties, and ``url`` then its name there; ``iceberg://CATALOG/NAME`` says both
     in one word. Raises `TableError`.
     """
-    from magnetar.pipeline.tables.schema import bronze_schema
+    from magnetar.pipeline.tables.schema import bronze_schema, with_fields
 
     if format is not None and format not in FORMATS:
         raise TableError(f"there is no table format {format!r}; there are: {', '.join(FORMATS)}")
@@ -75,7 +75,8 @@ def open(
     there = "iceberg" if settings.get("catalog") is not None else format_of(url)
     if there is not None and format not in (None, there):
         raise TableError(f"{url} is a table of format {there}, not {format}")
-    columns = (schema or bronze_schema()) if create else None
+    wanted = schema or bronze_schema()
+    columns = pa.schema([each.with_type(with_fields(each.type)) for each in wanted]) if create else None
     kind = there or format or "parquet"
     try:
         made: Table = _class_of(kind)(url, columns, layout or Layout(), **settings)

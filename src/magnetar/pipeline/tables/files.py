@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from magnetar.pipeline.tables.deleted_rows import unpacked, without
 from magnetar.pipeline.tables.directory import TableDirectory
+from magnetar.pipeline.tables.schema import rows_with_fields
 
 _POSITIONS = frozenset(
     (
@@ -304,7 +305,9 @@ def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return a batch the table's columns: in its order and types, null where it has none."""
     names = batch.schema.names
     columns = [
-        batch.column(f.name).cast(f.type) if f.name in names else pa.nulls(batch.num_rows, f.type)
+        rows_with_fields(batch.column(f.name)).cast(f.type)
+        if f.name in names
+        else pa.nulls(batch.num_rows, f.type)
         for f in schema
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -17,8 +17,9 @@ from typing import Any
 import pyarrow as pa
 from fastavro.read import LOGICAL_READERS
 
-from magnetar.pipeline.jobs.decode.fields import PRESENT, TEXT, Facts, FieldFacts, distinct, record_type
+from magnetar.pipeline.jobs.decode.fields import TEXT, Facts, FieldFacts, distinct, record_type
 from magnetar.pipeline.jobs.decode.text import as_text, date_text, decimal_of, instant_text
+from magnetar.pipeline.tables.schema import PRESENT
 
 _INSTANT = pa.timestamp("us", tz="UTC")
 _PRIMITIVE = {

@@ -23,7 +23,7 @@ from magnetar.pipeline.jobs.decode.registry import (
     RegistryUnavailable,
     registry,
 )
-from magnetar.pipeline.jobs.decode.there import columns_there
+from magnetar.pipeline.jobs.decode.there import NO_TABLE, columns_there
 from magnetar.pipeline.jobs.spec import ProjectSpec, RegistrySpec, SpecError, TopicSpec
 from magnetar.schema_registry.framing import Undecodable, message_indexes, reason_of, unframe
 
@@ -44,6 +44,13 @@ class RecordDecoder(Protocol):
     facts: Facts
 
     def read(self, data: memoryview) -> dict[str, Any]: ...
+
+
+class HasRegistry(Protocol):
+    """What names the registry that topics' schemas are in: a project, or what stands for one."""
+
+    @property
+    def registry(self) -> RegistrySpec | None: ...
 
 
 class Enveloped:
@@ -153,10 +160,11 @@ class Decoder:
         raise Undecodable(f"{told}, and it is of none of the subjects {', '.join(self._topic.subjects)}")
 
 
-def plan(topic: TopicSpec, project: ProjectSpec) -> Decoder:
+def plan(topic: TopicSpec, project: HasRegistry) -> Decoder:
     """Find out the columns of a topic that is Avro or Protobuf; raise `SpecError` or ``RegistryError``.
 
-    If there is a decoded table that Magnetar writes, its columns are what fields are placed in.
+    If there is a decoded table that Magnetar writes, its columns are what fields are placed in; what is no project of a
+    directory, and has nothing but a registry, has no tables.
     """
     try:
         if topic.schema_file is not None:
@@ -167,9 +175,8 @@ def plan(topic: TopicSpec, project: ProjectSpec) -> Decoder:
     except (ValueError, OSError) as error:
         raise SpecError(f"topics.{topic.topic}: {error}") from None
     versions = [VersionFields(number, each.type, each.facts) for number, each in known]
-    return Decoder(
-        topic, project.registry, placed_by_setting(topic, versions, *columns_there(project, topic))
-    )
+    there = columns_there(project, topic) if isinstance(project, ProjectSpec) else NO_TABLE
+    return Decoder(topic, project.registry, placed_by_setting(topic, versions, *there))
 
 
 def _versions(topic: TopicSpec, client: RegistryClient) -> list[tuple[int, Any]]:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from magnetar.pipeline.tables.schema import PRESENT
+
 TEXT = pa.string()
-PRESENT = "_present"
-"""The one field of records that have none: no file format has a record without fields. It is true."""
 _NUMBERS = [pa.int32(), pa.int64(), pa.float32(), pa.float64()]
 _MAX_DIGITS = 38
 

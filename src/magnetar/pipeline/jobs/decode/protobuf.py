@@ -29,10 +29,11 @@ from google.protobuf import descriptor_pb2, descriptor_pool, json_format, messag
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
 from google.protobuf.message import DecodeError
 
-from magnetar.pipeline.jobs.decode.fields import PRESENT, TEXT, Facts, FieldFacts, distinct, record_type
+from magnetar.pipeline.jobs.decode.fields import TEXT, Facts, FieldFacts, distinct, record_type
 from magnetar.pipeline.jobs.decode.registry import RegisteredSchema
 from magnetar.pipeline.jobs.decode.reserved import RESERVED
 from magnetar.pipeline.jobs.decode.text import decimal_of
+from magnetar.pipeline.tables.schema import PRESENT
 from magnetar.schema_registry.framing import Undecodable, reason_of
 from magnetar.schema_registry.kinds.protobuf_kind import of_base64
 from magnetar.schema_registry.kinds.protobuf_text import as_text

@@ -27,6 +27,8 @@ def as_text(value: Any) -> str:
     """Return a value as a text column has it; what is in it is text, numbers, booleans, lists and dicts already."""
     if isinstance(value, str):
         return value
+    if isinstance(value, bytes | Decimal):  # as JSON it would be a string, quotes and all
+        return str(_plain(value))
     return json.dumps(value, default=_plain, ensure_ascii=False, separators=(",", ":"))
 
 

@@ -16,6 +16,8 @@ from magnetar.pipeline.tables.evolution import Widens, keeps_types, widens_numbe
 from magnetar.pipeline.tables.listing import parquet_files
 from magnetar.pipeline.tables.schema import plain_schema
 
+NO_TABLE: tuple[Mapping[str, pa.DataType], Widens] = {}, widens_numbers
+"""Of a topic whose decoded table is not there yet."""
 _INSTANT = pa.timestamp("us", tz="UTC")
 _ANEW: ContextVar[frozenset[str]] = ContextVar("tables that a run makes anew", default=frozenset())
 
@@ -33,16 +35,16 @@ def making_anew(names: Collection[str]) -> Iterator[None]:
 def columns_there(project: ProjectSpec, topic: TopicSpec) -> tuple[Mapping[str, pa.DataType], Widens]:
     """Return the columns that the decoded table has, none before the first run, and what they may become."""
     if topic.decoded in _ANEW.get():
-        return {}, widens_numbers
+        return NO_TABLE
     if project.is_direct(topic.decoded):
         table = direct_table(project, topic.decoded)
-        return ({}, widens_numbers) if table is None else (_types(table.schema), table.widens)
+        return NO_TABLE if table is None else (_types(table.schema), table.widens)
     try:
         place = place_of(project, topic.decoded)
     except SpecError:  # Spark alone knows where its tables are, so their types are Spark's to judge
-        return {}, widens_numbers
+        return NO_TABLE
     found = _schema_of_spark(place)
-    return ({}, widens_numbers) if found is None else (_types(found), keeps_types)
+    return NO_TABLE if found is None else (_types(found), keeps_types)
 
 
 def _types(schema: pa.Schema) -> dict[str, pa.DataType]:
