@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from magnetar.admin.payloads.decoding import reader_of
 from magnetar.admin.payloads.pulsar import PulsarPayload
+from magnetar.console.message_pack import unpacked
 from magnetar.schema_registry.framing import Undecodable, reason_of, unframe
 from magnetar.schema_registry.topic_schemas import TopicSchema
 
@@ -41,7 +42,7 @@ class ShownBytes(NamedTuple):
     """Bytes as they are shown."""
 
     format: str
-    """null, avro, json, protobuf, text, number, time, hex."""
+    """null, avro, json, messagepack, protobuf, text, number, time, hex."""
     text: str
     size: int
     cut: bool = False
@@ -93,6 +94,8 @@ def shown(
         found = _json(data)
         if found is not None:
             return _cut("json", found, len(data), most, schema, problem)
+        if (packed := unpacked(data)) is not None:
+            return _cut("messagepack", _as_text("json", packed), len(data), most, schema, problem)
     if wanted != "hex":
         try:
             text = data[: most * 4].decode("utf-8")
@@ -105,6 +108,23 @@ def shown(
                 cut=len(text) > most or len(data) > most * 4
             )
     return ShownBytes("hex", _hex(data[: most // 4]), len(data), len(data) > most // 4, schema, problem)
+
+
+def value_of(
+    data: bytes | None, schemas: Mapping[int, RegistrySchema], of_topic: TopicSchema | None = None
+) -> Any:
+    """Return a value as JSON has it: by its schema, or as JSON or MessagePack; None for what is neither."""
+    if data is None or len(data) > _MOST_BYTES:
+        return None
+    for _, _, read in _ways(data, schemas, of_topic, "value"):
+        try:
+            return read(data)
+        except Exception:  # readers of foreign formats raise whatever the bytes lead to
+            continue
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return unpacked(data)
 
 
 def schema_id(data: bytes | None) -> int | None:

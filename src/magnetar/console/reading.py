@@ -11,9 +11,11 @@ from collections.abc import Iterator, Sequence
 from time import monotonic
 from typing import NamedTuple
 
+from magnetar.console.sought import SoughtRecords
 from magnetar.ledger.port import ManagedLedger, StoredEntry
 from magnetar.logs.decided import aborted_among
-from magnetar.records.batch import HEADER_BYTES, Header, PlainRecord, batches, records_in
+from magnetar.pulsar.rest.request import AdminRequest
+from magnetar.records.batch import HEADER_BYTES, Header, batches
 from magnetar.records.compression import decompress
 from magnetar.records.entry import decode_entry
 from magnetar.records.errors import RecordsError
@@ -23,7 +25,7 @@ from magnetar.records.schema_ids import schema_version
 _CHUNK_BYTES = 1 << 20
 _WINDOW_BYTES = 8 << 20
 _SMALL_BYTES = 256 << 10
-_SLICE_S = 0.2
+_MOST_AT_A_TIME = 4
 
 
 class FoundRecord(NamedTuple):
@@ -47,41 +49,6 @@ class FoundRecord(NamedTuple):
     problem: str = ""
 
 
-class SoughtRecords(NamedTuple):
-    """A filter of records, compared byte by byte; all pass where nothing is given."""
-
-    key: bytes | None = None
-    """Its whole key."""
-    text: bytes = b""
-    """Part of its key, its value, or a header."""
-    until_ms: int = 0
-    """No record of this time or later; 0 for no bound."""
-
-    def may_be_in(self, body: memoryview) -> bool:
-        """False if no record of a batch can be one; most batches are passed over by this."""
-        wanted = self.text or self.key
-        return not wanted or wanted in bytes(body)
-
-    def takes(self, record: PlainRecord) -> bool:
-        if self.key is not None and record.key != self.key:
-            return False
-        if self.until_ms and record.timestamp >= self.until_ms:
-            return False
-        return not self.text or any(self.text in part for part in _parts(record))
-
-    @property
-    def is_anything(self) -> bool:
-        return self.key is None and not self.text and not self.until_ms
-
-
-def _parts(record: PlainRecord) -> Iterator[bytes]:
-    yield record.key or b""
-    yield record.value or b""
-    for header in record.headers:
-        yield header.key.encode()
-        yield header.value or b""
-
-
 class Effort:
     """The bounds of one page, and the bytes and records that it has read."""
 
@@ -97,6 +64,23 @@ class Effort:
     @property
     def is_late(self) -> bool:
         return monotonic() >= self._until_s
+
+
+class Readings(asyncio.Semaphore):
+    """Pages of records that are read at a time: each may hold as many bytes as a page may read."""
+
+    def __init__(self) -> None:
+        super().__init__(_MOST_AT_A_TIME)
+
+
+def readings_of(ask: AdminRequest) -> Readings:
+    """Return those of a broker; others wait for their turn."""
+    offers = ask.services.broker.offers
+    found = offers.find(Readings)
+    if found is None:
+        found = Readings()
+        offers.add(found)
+    return found
 
 
 class RecordsRead(NamedTuple):
@@ -219,28 +203,25 @@ def _of_entry(
         for header, batch in batches(to_kafka(stored.data)):
             effort.records += header.records_count
             body = decompress(header.codec, batch[HEADER_BYTES:])
-            if not sought.may_be_in(body):
-                continue
             state = ""
             if header.is_control:
                 state = "marker"
             elif header.is_transactional:
                 state = "aborted" if aborted else "undecided" if header.last_offset >= stable else ""
-            for record in records_in(body, header):
-                if sought.takes(record):
-                    yield FoundRecord(
-                        partition,
-                        record.offset,
-                        record.timestamp,
-                        record.key,
-                        record.value,
-                        record.headers,
-                        *place,
-                        kind,
-                        header.codec.name,
-                        state,
-                        version,
-                    )
+            for record in sought.among(body, header, version):
+                yield FoundRecord(
+                    partition,
+                    record.offset,
+                    record.timestamp,
+                    record.key,
+                    record.value,
+                    record.headers,
+                    *place,
+                    kind,
+                    header.codec.name,
+                    state,
+                    version,
+                )
     except RecordsError as error:
         yield FoundRecord(
             partition,

@@ -7,16 +7,15 @@ offset of each partition, in the link: nothing is stored of a reader between two
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from magnetar.admin.lines import Seen, to_json
 from magnetar.admin.live import LiveBroker
 from magnetar.admin.plain import plain
 from magnetar.auth import Right
@@ -25,11 +24,10 @@ from magnetar.console import reading
 from magnetar.console.decoding import (
     MOST_LETTERS,
     MOST_LETTERS_ALONE,
-    RegistrySchema,
     ShownBytes,
-    schema_id,
     shown,
 )
+from magnetar.console.exports import FORMATS, downloads_of, exported
 from magnetar.console.page import (
     Command,
     ConsolePage,
@@ -40,12 +38,11 @@ from magnetar.console.page import (
     topic_of,
     whole,
 )
-from magnetar.console.reading import Effort, FoundRecord, SoughtRecords
+from magnetar.console.reading import Effort, FoundRecord, readings_of
+from magnetar.console.sought import SoughtRecords, sought_of
+from magnetar.console.written import WrittenSchemas, schemas_of
 from magnetar.pulsar.rest.request import AdminRequest, RestError
 from magnetar.records.entry import decode_entry
-from magnetar.schema_registry.errors import RegistryError
-from magnetar.schema_registry.registries import Registries
-from magnetar.schema_registry.topic_schemas import TopicSchema, read_schema
 from magnetar.topics.topic import Topic
 
 PER_PAGE = 50
@@ -78,14 +75,45 @@ async def facts(ask: AdminRequest) -> Facts | Response:
     """Return some records.
 
     Query: ``topic``; ``partition``; ``offset`` or ``time`` (ms, or ISO 8601 in UTC) to begin at, the oldest first;
-    ``key``, ``text`` and ``until`` to search; ``limit``; ``as`` text or hex; ``at`` and ``order`` of links that go on;
-    ``download=jsonl`` for JSON Lines that ``magnetar produce`` takes.
+    ``key``, ``text``, ``pattern``, ``header``, ``path`` and ``until`` to search; ``limit``; ``as`` text or hex;
+    ``at`` and ``order`` of links that go on; ``download`` jsonl, csv or parquet.
     """
     topic = topic_of(ask, Right.consume)
-    download = ask.query.get("download") == "jsonl"
-    asked = _asked(ask, topic, MOST_OF_DOWNLOAD if download else MOST_PER_PAGE)
+    download = ask.query.get("download", "")
+    if download and download not in FORMATS:
+        raise RestError(400, f"download must be one of {', '.join(FORMATS)}")
+    schemas = await schemas_of(ask, topic)
+    asked = _asked(ask, topic, MOST_OF_DOWNLOAD if download else MOST_PER_PAGE, schemas)
     is_search = not asked.sought.is_anything
     effort = Effort(_SEARCH_BYTES if is_search or download else _READ_BYTES, _MOST_S)
+    if not download:
+        async with readings_of(ask):
+            return await _page(ask, asked, schemas, effort)
+    end = downloads_of(ask).begin()
+    try:
+        seen = await _read(ask, asked, effort)
+    except BaseException:
+        end()
+        raise
+    answer = await exported(download, topic.kafka_name, seen.rows, schemas, end)
+    if not seen.is_end:
+        query = urlencode({**ask.query, "at": seen.goes_on, "order": seen.order})
+        answer.headers["Link"] = f'</console/records?{query}>; rel="next"'
+    return answer
+
+
+class _Seen(NamedTuple):
+    """The outcome of one reading of all partitions."""
+
+    rows: Sequence[FoundRecord]
+    elsewhere: Mapping[int, int | None]
+    order: str
+    is_end: bool
+    goes_on: str
+
+
+async def _read(ask: AdminRequest, asked: _Asked, effort: Effort) -> _Seen:
+    topic = asked.topic
     elsewhere: dict[int, int | None] = {}
     found: dict[int, reading.RecordsRead] = {}
     first: dict[int, int] = {}
@@ -107,9 +135,14 @@ async def facts(ask: AdminRequest) -> Facts | Response:
     )[: asked.limit]
     at = {index: _goes_on(asked, index, first[index], found[index], merged) for index in found}
     ends = [_is_end(asked, ask, index, place) for index, place in at.items()]
-    if download:
-        return await asyncio.to_thread(_lines, asked, merged)
-    wanted = ask.query.get("as", "")
+    order = "newer" if asked.newer else "older"
+    goes_on = ".".join(f"{index}-{place}" for index, place in at.items())
+    return _Seen(merged, elsewhere, order, all(ends), goes_on)
+
+
+async def _page(ask: AdminRequest, asked: _Asked, schemas: WrittenSchemas, effort: Effort) -> Facts:
+    seen = await _read(ask, asked, effort)
+    topic, wanted = asked.topic, ask.query.get("as", "")
     return {
         "topic": topic.kafka_name,
         "full": str(topic.name),
@@ -118,19 +151,19 @@ async def facts(ask: AdminRequest) -> Facts | Response:
         "local": topic.name.local,
         "partitions": topic.partitions,
         "shown_partitions": list(asked.partitions),
-        "elsewhere": elsewhere,
-        "order": "newer" if asked.newer else "older",
-        "records": await _shown(ask, topic, merged, wanted if wanted in _FORMATS else "", MOST_LETTERS),
-        "search": is_search,
+        "elsewhere": seen.elsewhere,
+        "order": seen.order,
+        "records": await _shown(seen.rows, schemas, wanted if wanted in _FORMATS else "", MOST_LETTERS),
+        "search": not asked.sought.is_anything,
         "read_bytes": effort.read_bytes,
         "read_records": effort.records,
         "is_spent": effort.is_spent,
-        "is_end": all(ends),
-        "goes_on": ".".join(f"{index}-{place}" for index, place in at.items()),
+        "is_end": seen.is_end,
+        "goes_on": seen.goes_on,
     }
 
 
-def _asked(ask: AdminRequest, topic: Topic, most: int) -> _Asked:
+def _asked(ask: AdminRequest, topic: Topic, most: int, schemas: WrittenSchemas) -> _Asked:
     given = ask.query.get("partition", "")
     partitions: Sequence[int] = range(topic.partitions)
     if given:
@@ -150,12 +183,7 @@ def _asked(ask: AdminRequest, topic: Topic, most: int) -> _Asked:
     order = ask.query.get("order") or ("newer" if begins else "older")
     if order not in ("newer", "older"):
         raise RestError(400, "order must be newer or older")
-    key, part = ask.query.get("key", ""), ask.query.get("text", "")
-    sought = SoughtRecords(
-        key.encode("utf-8", "surrogatepass") if key else None,
-        part.encode("utf-8", "surrogatepass"),
-        _time(ask, "until") or 0,
-    )
+    sought = sought_of(ask.query, _time(ask, "until") or 0, schemas.decode, only_json=schemas.only_json)
     limit = whole(ask, "limit", PER_PAGE, 1, most)
     return _Asked(topic, partitions, order == "newer", limit, sought, at, time_ms)
 
@@ -209,50 +237,21 @@ def _is_end(asked: _Asked, ask: AdminRequest, index: int, place: int) -> bool:
 
 
 async def _shown(
-    ask: AdminRequest, topic: Topic, rows: Sequence[FoundRecord], wanted: str, most: int
+    rows: Sequence[FoundRecord], schemas: WrittenSchemas, wanted: str, most: int
 ) -> list[dict[str, Any]]:
-    written = await _registered(ask, topic, rows)
-    versions = {row.schema for row in rows if row.schema}
-    of_topic: dict[bytes, TopicSchema | None] = {
-        each: await read_schema(ask.services.broker.store, topic, int.from_bytes(each, "big", signed=True))
-        for each in versions
-    }
-    return await asyncio.to_thread(
-        lambda: [_row(row, written, of_topic.get(row.schema), wanted, most) for row in rows]
-    )
-
-
-async def _registered(
-    ask: AdminRequest, topic: Topic, rows: Sequence[FoundRecord]
-) -> dict[int, RegistrySchema]:
-    """Return the schemas of the registry that keys and values may name."""
-    registries = ask.services.broker.offers.find(Registries)
-    if registries is None:
-        return {}
-    registry = await registries.of(topic.name.tenant)
-    found: dict[int, RegistrySchema] = {}
-    numbers = {schema_id(data) for row in rows for data in (row.key, row.value)}
-    for number in numbers - {None}:
-        assert number is not None
-        try:
-            schema = registry.schema(number)
-            references = tuple(registry.texts(schema).items())
-        except (RegistryError, ValueError):
-            continue
-        found[number] = RegistrySchema(f"id {number}", schema.kind, schema.text, references)
-    return found
+    return await asyncio.to_thread(lambda: [_row(row, schemas, wanted, most) for row in rows])
 
 
 def _row(
     row: FoundRecord,
-    written: Mapping[int, RegistrySchema],
-    of_topic: TopicSchema | None,
+    schemas: WrittenSchemas,
     wanted: str,
     most: int,
 ) -> dict[str, Any]:
-    is_whole = row.state not in ("marker", "unreadable")
-    key = shown(row.key, written if is_whole else {}, of_topic, part="key", wanted=wanted, most=most)
-    value = shown(row.value, written if is_whole else {}, of_topic, wanted=wanted, most=most)
+    written = schemas.registered if row.state not in ("marker", "unreadable") else {}
+    of_topic = schemas.of_version(row.schema)
+    key = shown(row.key, written, of_topic, part="key", wanted=wanted, most=most)
+    value = shown(row.value, written, of_topic, wanted=wanted, most=most)
     return {
         "partition": row.partition,
         "offset": row.offset,
@@ -275,29 +274,6 @@ def _row(
 
 def _header(value: bytes | None, most: int) -> ShownBytes:
     return shown(value, {}, most=min(most, MOST_LETTERS))
-
-
-def _lines(asked: _Asked, rows: Sequence[FoundRecord]) -> Response:
-    """Return records as ``magnetar consume --json`` writes them; what is no record of a client's is left out."""
-    lines = []
-    for row in rows:
-        if row.state in ("marker", "unreadable"):
-            continue
-        headers = tuple((each.key, each.value) for each in row.headers)
-        seen = Seen(
-            asked.topic.kafka_name,
-            row.partition,
-            row.offset,
-            row.timestamp,
-            "CreateTime",
-            row.key,
-            row.value,
-            headers,
-        )
-        lines.append(json.dumps(to_json(seen)))
-    content = "".join(f"{each}\n" for each in lines).encode()
-    named = {"Content-Disposition": 'attachment; filename="records.jsonl"'}
-    return Response(content, media_type="application/x-ndjson", headers=named)
 
 
 def commands(ask: AdminRequest, told: Facts) -> list[Command]:
@@ -326,7 +302,8 @@ async def record_facts(ask: AdminRequest) -> Facts:
     effort = Effort(_READ_BYTES, _MOST_S)
     found = await reading.newer(opened.log, index, offset, 1, SoughtRecords(), effort)
     wanted = ask.query.get("as", "")
-    rows = await _shown(ask, topic, found.records, wanted if wanted in _FORMATS else "", MOST_LETTERS_ALONE)
+    schemas = await schemas_of(ask, topic)
+    rows = await _shown(found.records, schemas, wanted if wanted in _FORMATS else "", MOST_LETTERS_ALONE)
     return {
         "topic": topic.kafka_name,
         "full": str(topic.name),
