@@ -13,7 +13,7 @@ import httpx
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
-from magnetar.console.json_paths import InvalidPath, path_of
+from magnetar.console.json_paths import NoJsonPath, path_of
 from magnetar.console.sought import SoughtHeader, SoughtRecords
 from magnetar.records.batch import HEADER_BYTES, Header, PlainRecord, encode_batch, read_header
 from magnetar.records.errors import RecordsError
@@ -75,7 +75,7 @@ def test_a_path_leads_nowhere(path: str) -> None:
 
 @pytest.mark.parametrize("path", ["$..id", "$.a[?(@.b)]", "$.a b", "$.a[", "$" + ".a" * 33, "x" * 1001])
 def test_a_path_that_is_none_is_refused(path: str) -> None:
-    with pytest.raises(InvalidPath):
+    with pytest.raises(NoJsonPath):
         path_of(path)
 
 

@@ -1,7 +1,7 @@
 """The way into the console: who asks, which page, as HTML or JSON, and headers that bind the browser.
 
-There is no script in any page, and browsers must run none (Content-Security-Policy). Another site's page can
-neither frame these nor read them; what such pages send, `magnetar.web.pages` refuses before it comes here.
+Browsers must run no script (Content-Security-Policy), but for the one file of the page that follows records. Another
+site's page can neither frame these nor read them; what such pages send, `magnetar.web.pages` refuses before.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from magnetar.admin.errors import AdminError
 from magnetar.admin.rest import status_of
 from magnetar.auth.authentication import BASIC, TOKEN, AuthenticationFailed, Principal
 from magnetar.cluster.ownership import NotOwned
+from magnetar.console import tail
 from magnetar.console.page import ConsolePage
-from magnetar.console.rendering import environment, stylesheet
+from magnetar.console.rendering import environment, static_files
 from magnetar.console.session import (
     COOKIE,
     MAX_COOKIE_BYTES,
@@ -50,6 +51,7 @@ _POLICY = "; ".join(
         "frame-ancestors 'none'",
     )
 )
+_POLICY_OF_SCRIPT = f"{_POLICY}; script-src 'self'; connect-src 'self'"
 HEADERS = {
     "Content-Security-Policy": _POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -60,7 +62,7 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 """Of every answer."""
-_STYLE, _LOGIN, _LOGOUT = "console.css", "login", "logout"
+_LOGIN, _LOGOUT = "login", "logout"
 _REASONS = {400: "What was asked", 401: "Log in", 403: "Not allowed", 404: "Not found", 503: "Not now"}
 
 
@@ -77,7 +79,7 @@ class Console:
         self._address = address
         self._sessions = Sessions(services.broker.store)
         self._templates = environment()
-        self._style = stylesheet()
+        self._static = static_files()
         self._pages = {page.name: page for page in PAGES}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -95,15 +97,17 @@ class Console:
             return await (self._log_in(request) if name == _LOGIN else self._log_out(request))
         if request.method not in ("GET", "HEAD"):
             return Response("the console only shows\n", 405, {"Allow": "GET, HEAD"}, "text/plain")
-        if name == _STYLE:
-            return Response(
-                self._style, media_type="text/css", headers={"Cache-Control": "max-age=300, private"}
-            )
+        if name in self._static:
+            content, kind = self._static[name]
+            return Response(content, media_type=kind, headers={"Cache-Control": "max-age=300, private"})
         if name == _LOGIN:
             return await self._login_form(own_place(request.query_params.get("next", "")))
         as_json = name.endswith(".json")
         page = self._pages.get("" if name == "overview.json" else name.removesuffix(".json"))
         try:
+            if name == tail.NAME:
+                host = request.client.host if request.client else ""
+                return await tail.events(lambda: self._ask(request), host)
             if page is None:
                 raise RestError(404, f"there is no page {path}")
             ask = await self._ask(request)
@@ -211,7 +215,10 @@ class Console:
             "as_json": f"/console/{page.name or 'overview'}.json{query}",
             "refresh": whole_seconds(state.get("refresh", "")),
         }
-        return await self._html(page.template, content)
+        response = await self._html(page.template, content)
+        if page.has_script:
+            response.headers["Content-Security-Policy"] = _POLICY_OF_SCRIPT
+        return response
 
     async def _login_form(self, place: str, said: str = "", status: int = 200) -> Response:
         methods = self._methods

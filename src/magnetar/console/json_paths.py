@@ -42,7 +42,7 @@ Step = str | int | None
 """A name, an index, or None for all."""
 
 
-class InvalidPath(ValueError):
+class NoJsonPath(ValueError):
     """A path that cannot be read; the text says from where on."""
 
 
@@ -120,10 +120,10 @@ def _next(value: Any, step: Step) -> list[Any]:
 
 
 def path_of(text: str) -> JsonPath:
-    """Return a path that was written down; raise ``InvalidPath``."""
+    """Return a path that was written down; raise ``NoJsonPath``."""
     given = text.strip()
     if len(given) > _MOST_LETTERS:
-        raise InvalidPath(f"a path has at most {_MOST_LETTERS} letters")
+        raise NoJsonPath(f"a path has at most {_MOST_LETTERS} letters")
     if given.startswith("$"):
         given = given[1:]
     elif not given.startswith((".", "[")):
@@ -132,7 +132,7 @@ def path_of(text: str) -> JsonPath:
     at = 0
     while at < len(given) and (found := _STEP.match(given, at)) is not None:
         if len(steps) == MOST_STEPS:
-            raise InvalidPath(f"a path has at most {MOST_STEPS} steps")
+            raise NoJsonPath(f"a path has at most {MOST_STEPS} steps")
         steps.append(_step(found))
         at = found.end()
     rest = given[at:]
@@ -140,7 +140,7 @@ def path_of(text: str) -> JsonPath:
         return JsonPath(tuple(steps))
     compared = _COMPARED.fullmatch(rest)
     if compared is None:
-        raise InvalidPath(f"not understood from here on: {rest[:60]!r}")
+        raise NoJsonPath(f"not understood from here on: {rest[:60]!r}")
     return JsonPath(tuple(steps), compared["by"], _wanted(compared["by"], compared["with"]))
 
 

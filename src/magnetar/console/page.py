@@ -33,6 +33,8 @@ class ConsolePage(NamedTuple):
     in_menu: bool = True
     of_topic: bool = False
     """Whether it is about the topic that the query names."""
+    has_script: bool = False
+    """True for a page that loads a script of the console's own; browsers run none in all others."""
 
     @property
     def template(self) -> str:

@@ -66,19 +66,19 @@ class Effort:
         return monotonic() >= self._until_s
 
 
-class Readings(asyncio.Semaphore):
+class PagesRead(asyncio.Semaphore):
     """Pages of records that are read at a time: each may hold as many bytes as a page may read."""
 
     def __init__(self) -> None:
         super().__init__(_MOST_AT_A_TIME)
 
 
-def readings_of(ask: AdminRequest) -> Readings:
+def readings_of(ask: AdminRequest) -> PagesRead:
     """Return those of a broker; others wait for their turn."""
     offers = ask.services.broker.offers
-    found = offers.find(Readings)
+    found = offers.find(PagesRead)
     if found is None:
-        found = Readings()
+        found = PagesRead()
         offers.add(found)
     return found
 

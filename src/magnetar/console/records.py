@@ -57,7 +57,7 @@ _FORMATS = ("", "text", "hex")
 _PLACES = re.compile(r"\d{1,6}-\d{1,19}(\.\d{1,6}-\d{1,19}){0,99}")
 
 
-class _Asked(NamedTuple):
+class AskedRecords(NamedTuple):
     """The query of a page of records."""
 
     topic: Topic
@@ -69,6 +69,8 @@ class _Asked(NamedTuple):
     at: Mapping[int, int]
     """Where each partition goes on."""
     time_ms: int | None
+    wanted: str
+    """How bytes are to be shown: text, hex, or empty for what they are."""
 
 
 async def facts(ask: AdminRequest) -> Facts | Response:
@@ -83,7 +85,7 @@ async def facts(ask: AdminRequest) -> Facts | Response:
     if download and download not in FORMATS:
         raise RestError(400, f"download must be one of {', '.join(FORMATS)}")
     schemas = await schemas_of(ask, topic)
-    asked = _asked(ask, topic, MOST_OF_DOWNLOAD if download else MOST_PER_PAGE, schemas)
+    asked = asked_of(ask, topic, MOST_OF_DOWNLOAD if download else MOST_PER_PAGE, schemas)
     is_search = not asked.sought.is_anything
     effort = Effort(_SEARCH_BYTES if is_search or download else _READ_BYTES, _MOST_S)
     if not download:
@@ -112,7 +114,7 @@ class _Seen(NamedTuple):
     goes_on: str
 
 
-async def _read(ask: AdminRequest, asked: _Asked, effort: Effort) -> _Seen:
+async def _read(ask: AdminRequest, asked: AskedRecords, effort: Effort) -> _Seen:
     topic = asked.topic
     elsewhere: dict[int, int | None] = {}
     found: dict[int, reading.RecordsRead] = {}
@@ -140,9 +142,9 @@ async def _read(ask: AdminRequest, asked: _Asked, effort: Effort) -> _Seen:
     return _Seen(merged, elsewhere, order, all(ends), goes_on)
 
 
-async def _page(ask: AdminRequest, asked: _Asked, schemas: WrittenSchemas, effort: Effort) -> Facts:
+async def _page(ask: AdminRequest, asked: AskedRecords, schemas: WrittenSchemas, effort: Effort) -> Facts:
     seen = await _read(ask, asked, effort)
-    topic, wanted = asked.topic, ask.query.get("as", "")
+    topic = asked.topic
     return {
         "topic": topic.kafka_name,
         "full": str(topic.name),
@@ -153,7 +155,7 @@ async def _page(ask: AdminRequest, asked: _Asked, schemas: WrittenSchemas, effor
         "shown_partitions": list(asked.partitions),
         "elsewhere": seen.elsewhere,
         "order": seen.order,
-        "records": await _shown(seen.rows, schemas, wanted if wanted in _FORMATS else "", MOST_LETTERS),
+        "records": await shown_rows(seen.rows, schemas, asked.wanted, MOST_LETTERS),
         "search": not asked.sought.is_anything,
         "read_bytes": effort.read_bytes,
         "read_records": effort.records,
@@ -163,7 +165,8 @@ async def _page(ask: AdminRequest, asked: _Asked, schemas: WrittenSchemas, effor
     }
 
 
-def _asked(ask: AdminRequest, topic: Topic, most: int, schemas: WrittenSchemas) -> _Asked:
+def asked_of(ask: AdminRequest, topic: Topic, most: int, schemas: WrittenSchemas) -> AskedRecords:
+    """Return what a query asks for, at most ``most`` records; raise ``RestError`` (400)."""
     given = ask.query.get("partition", "")
     partitions: Sequence[int] = range(topic.partitions)
     if given:
@@ -172,9 +175,7 @@ def _asked(ask: AdminRequest, topic: Topic, most: int, schemas: WrittenSchemas) 
         partitions = [0]
     at: dict[int, int] = {}
     if text := ask.query.get("at", ""):
-        if not _PLACES.fullmatch(text):
-            raise RestError(400, "at must be PARTITION-OFFSET, several with dots between them")
-        at = {int(index): int(offset) for index, offset in (each.split("-") for each in text.split("."))}
+        at = places_of(text)
     elif ask.query.get("offset", ""):
         offset = whole(ask, "offset", 0, 0, (1 << 63) - 1)
         at = dict.fromkeys(partitions, offset)
@@ -185,7 +186,16 @@ def _asked(ask: AdminRequest, topic: Topic, most: int, schemas: WrittenSchemas) 
         raise RestError(400, "order must be newer or older")
     sought = sought_of(ask.query, _time(ask, "until") or 0, schemas.decode, only_json=schemas.only_json)
     limit = whole(ask, "limit", PER_PAGE, 1, most)
-    return _Asked(topic, partitions, order == "newer", limit, sought, at, time_ms)
+    wanted = ask.query.get("as", "")
+    wanted = wanted if wanted in _FORMATS else ""
+    return AskedRecords(topic, partitions, order == "newer", limit, sought, at, time_ms, wanted)
+
+
+def places_of(text: str) -> dict[int, int]:
+    """Return the offset of each partition that a place says; raise ``RestError`` (400)."""
+    if not _PLACES.fullmatch(text):
+        raise RestError(400, "at must be PARTITION-OFFSET, several with dots between them")
+    return {int(index): int(offset) for index, offset in (each.split("-") for each in text.split("."))}
 
 
 def _time(ask: AdminRequest, name: str) -> int | None:
@@ -203,7 +213,7 @@ def _time(ask: AdminRequest, name: str) -> int | None:
         raise RestError(400, f"{name} must be in ms, or as 2026-11-30T12:00:00Z") from None
 
 
-async def _start(asked: _Asked, index: int, log: Any) -> int:
+async def _start(asked: AskedRecords, index: int, log: Any) -> int:
     """Return the offset at which a partition's reading begins, going up, or before which it does, going down."""
     if index in asked.at:
         return asked.at[index]
@@ -214,7 +224,7 @@ async def _start(asked: _Asked, index: int, log: Any) -> int:
 
 
 def _goes_on(
-    asked: _Asked, index: int, first: int, found: reading.RecordsRead, merged: Sequence[FoundRecord]
+    asked: AskedRecords, index: int, first: int, found: reading.RecordsRead, merged: Sequence[FoundRecord]
 ) -> int:
     """Return where a partition goes on behind what is shown of it; what was found and not shown comes again."""
     if not found.records:
@@ -228,7 +238,7 @@ def _goes_on(
     return last + 1 if asked.newer else last
 
 
-def _is_end(asked: _Asked, ask: AdminRequest, index: int, place: int) -> bool:
+def _is_end(asked: AskedRecords, ask: AdminRequest, index: int, place: int) -> bool:
     """Return True if no more records are known behind a place."""
     opened = ask.services.broker.logs.open_logs.get(asked.topic, index)
     if opened is None:
@@ -236,9 +246,10 @@ def _is_end(asked: _Asked, ask: AdminRequest, index: int, place: int) -> bool:
     return place >= opened.log.high_watermark if asked.newer else place <= opened.log.log_start_offset
 
 
-async def _shown(
+async def shown_rows(
     rows: Sequence[FoundRecord], schemas: WrittenSchemas, wanted: str, most: int
 ) -> list[dict[str, Any]]:
+    """Return records as pages show them, with ``most`` letters of each part."""
     return await asyncio.to_thread(lambda: [_row(row, schemas, wanted, most) for row in rows])
 
 
@@ -303,7 +314,7 @@ async def record_facts(ask: AdminRequest) -> Facts:
     found = await reading.newer(opened.log, index, offset, 1, SoughtRecords(), effort)
     wanted = ask.query.get("as", "")
     schemas = await schemas_of(ask, topic)
-    rows = await _shown(found.records, schemas, wanted if wanted in _FORMATS else "", MOST_LETTERS_ALONE)
+    rows = await shown_rows(found.records, schemas, wanted if wanted in _FORMATS else "", MOST_LETTERS_ALONE)
     return {
         "topic": topic.kafka_name,
         "full": str(topic.name),

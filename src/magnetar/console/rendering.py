@@ -46,9 +46,14 @@ def environment() -> Environment:
     return made
 
 
-def stylesheet() -> bytes:
-    """Return the one stylesheet."""
-    return (_HERE / "static" / "console.css").read_bytes()
+def static_files() -> dict[str, tuple[bytes, str]]:
+    """Return the stylesheet and the script, by name, with their media types."""
+    types = {".css": "text/css", ".js": "text/javascript"}
+    return {
+        path.name: (path.read_bytes(), types[path.suffix])
+        for path in (_HERE / "static").iterdir()
+        if path.suffix in types
+    }
 
 
 def url(page: str, query: Mapping[str, Any] | None = None, /, **more: Any) -> str:

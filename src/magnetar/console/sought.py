@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import re2
 
-from magnetar.console.json_paths import InvalidPath, JsonPath, path_of
+from magnetar.console.json_paths import JsonPath, NoJsonPath, path_of
 from magnetar.pulsar.rest.request import RestError
 from magnetar.records.batch import BatchHeader, PlainRecord, records_in
 from magnetar.records.errors import InvalidRecord
@@ -162,7 +162,7 @@ def sought_of(query: Mapping[str, str], until_ms: int, decode: Decode, *, only_j
     given = query.get("path", "").strip()
     try:
         path = path_of(given) if given else None
-    except InvalidPath as error:
+    except NoJsonPath as error:
         raise RestError(400, f"path: {error}") from None
     name, has_value, value = query.get("header", "").partition("=")
     header = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from magnetar.console import cluster, groups, overview, records, schemas, topic, topics
+from magnetar.console import cluster, groups, overview, records, schemas, tail, topic, topics
 from magnetar.console.page import ConsolePage
 
 PAGES: tuple[ConsolePage, ...] = (
@@ -19,6 +19,7 @@ PAGES: tuple[ConsolePage, ...] = (
     topic.CONFIGURATION,
     records.RECORDS,
     records.RECORD,
+    tail.PAGE,
     groups.WHY,
     schemas.SUBJECT,
     groups.GROUP,
