@@ -135,6 +135,7 @@ class BrokerDidNotStart(Exception):
 
 OURS = frozenset(
     {
+        "MAGNETAR_AXE",
         "MAGNETAR_SEED",
         "MAGNETAR_SEEDS",
         "MAGNETAR_FLIPS",

@@ -66,9 +66,10 @@ class SoughtRecords(NamedTuple):
             found = records_in(body, header)
         else:
             data = bytes(body)
-            if not all(each in data for each in words):
+            rarest = min(words, key=data.count)
+            if rarest not in data:
                 return
-            found = _with(data, header, max(words, key=len))
+            found = _with(data, header, rarest)
         for record in found:
             if self.takes(record, version):
                 yield record
