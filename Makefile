@@ -12,7 +12,7 @@ SOURCES := src tests tools examples benchmarks compat
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo cluster-demo test fast check lint types format docs codec mutants bench compat pins release clean
+.PHONY: help install demo cluster-demo test fast check lint types format docs site codec mutants bench compat pins release clean
 
 help: ## explain the targets
 	@printf '\n  Magnetar: Kafka clients, Pulsar'"'"'s storage model, Spark on the same ledgers.\n\n'
@@ -60,6 +60,9 @@ docs: .venv/installed ## write the pages that are made from the code anew
 	@$(BIN)/python tools/types_page.py
 	@$(BIN)/python compat/report.py
 	@$(BIN)/python -m benchmarks.report
+
+site: .venv/installed ## the documentation as a site below build/site, with search, for a browser and without a server
+	@$(BIN)/python -m tools.site
 
 codec: .venv/installed ## generate the messages of Kafka's protocol anew from Kafka's own jars (Maven brings them)
 	@$(BIN)/python tools/import_messages.py
