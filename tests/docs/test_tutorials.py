@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,25 +52,43 @@ def script_of(page: Path) -> str:
     return "\n".join(parts)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def free_addresses() -> dict[str, str]:
+    """Return a free address for each that the pages name."""
+    with ExitStack() as stack:
+        found = {}
+        for named in ("127.0.0.1:9092", "127.0.0.1:6650", "127.0.0.1:8080"):
+            probe = stack.enter_context(socket.socket())
+            probe.bind(("127.0.0.1", 0))
+            found[named] = f"127.0.0.1:{probe.getsockname()[1]}"
+        return found
+
+
+def at(addresses: dict[str, str], text: str) -> str:
+    """Return text of a page with the addresses that are free."""
+    for named, free in addresses.items():
+        text = text.replace(named, free)
+    return text
+
+
+def tutorials() -> list[object]:
+    """Return all tutorials; those with Spark are marked so."""
+    pages = sorted(DOCS.glob("tutorial-*.md"))
+    needs = [[] if page.stem == "tutorial-ten-minutes" else [pytest.mark.spark] for page in pages]
+    return [pytest.param(page, marks=marks, id=page.stem) for page, marks in zip(pages, needs, strict=True)]
 
 
 @pytest.mark.slow
-@pytest.mark.spark
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("page", sorted(DOCS.glob("tutorial-*.md")), ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", tutorials())
 def test_a_tutorial_does_what_it_says(page: Path, tmp_path: Path) -> None:
-    address = f"127.0.0.1:{free_port()}"
+    addresses = free_addresses()
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "MAGNETAR_BOOTSTRAP_SERVER": address,
+        "MAGNETAR_BOOTSTRAP_SERVER": addresses["127.0.0.1:9092"],
         "SPARK_SUBMIT_OPTS": class_archive.without(),
     }
     process = subprocess.Popen(
-        ["bash", "-m", "-c", script_of(page).replace("127.0.0.1:9092", address)],
+        ["bash", "-m", "-c", at(addresses, script_of(page))],
         cwd=tmp_path,
         env=environment,
         stdout=subprocess.PIPE,
@@ -87,7 +106,7 @@ def test_a_tutorial_does_what_it_says(page: Path, tmp_path: Path) -> None:
     for number, step in enumerate(steps(page)):
         lines = [line.rstrip() for line in printed[str(number)].splitlines()]
         for expected in step.expected:
-            wanted = expected.replace("127.0.0.1:9092", address)
+            wanted = at(addresses, expected)
             assert wanted in lines, f"{step.code}\ndid not print {wanted!r}, but:\n" + "\n".join(lines)
             del lines[: lines.index(wanted) + 1]
 
