@@ -191,7 +191,7 @@ class Stage:
         self.decider = self._new_decider()
         for fact in self.facts:
             self.decider.replay(fact)
-        return self._happened(self.decider.classic.resume(self.now_ms))
+        return self._happened(self.decider.resume(self.now_ms))
 
     def do_show(self, plain: list[str], options: dict[str, str]) -> list[str]:
         group = self.decider.groups.get(plain[0])

@@ -256,7 +256,7 @@ class GroupHistory(RuleBasedStateMachine):
         # What was not assigned yet was never promised: that generation may be given out anew.
         self.generation = 0 if self.group is None else self.group.generation
         self.crews.clear()
-        self._take(self.decider.classic.resume(self.now_ms))
+        self._take(self.decider.resume(self.now_ms))
 
     def _forget(self) -> None:
         self.known.clear()

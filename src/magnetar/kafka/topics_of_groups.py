@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from magnetar.base.slices import sliced
-from magnetar.kafka.coordinators.consumer.topics import SeenTopic
+from magnetar.kafka.coordinators.topics import SeenTopic
 from magnetar.kafka.handlers.named_topic import named_topic
 from magnetar.node.broker import Broker
 from magnetar.topics.topic import Topic

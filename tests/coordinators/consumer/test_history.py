@@ -18,9 +18,9 @@ from magnetar.kafka.coordinators.consumer.actions import MakeTarget, ResolveRege
 from magnetar.kafka.coordinators.consumer.facts import facts_of
 from magnetar.kafka.coordinators.consumer.group import ConsumerGroup
 from magnetar.kafka.coordinators.consumer.members import Beating
-from magnetar.kafka.coordinators.consumer.topics import SeenTopic, compiled
 from magnetar.kafka.coordinators.decider import GroupsDecider
 from magnetar.kafka.coordinators.settings import GroupSettings
+from magnetar.kafka.coordinators.topics import SeenTopic, compiled
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.consumer_group_heartbeat_request import (
     ConsumerGroupHeartbeatRequest,

@@ -20,7 +20,7 @@ from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.consumer.actions import MakeTarget, ResolveRegexes
 from magnetar.kafka.coordinators.consumer.embedded import read_assignment, read_subscription
 from magnetar.kafka.coordinators.consumer.group import ConsumerGroup
-from magnetar.kafka.coordinators.consumer.topics import compiled
+from magnetar.kafka.coordinators.topics import compiled
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
 from magnetar.wire.kafka.messages.consumer_protocol_assignment import TopicPartition as Given

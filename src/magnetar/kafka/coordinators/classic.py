@@ -5,7 +5,7 @@ Each method gives a `Decision`, or raises `CoordinatorRefused` and then has chan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import TypeVar
 
 from magnetar.coordination.caller import Caller
@@ -13,7 +13,7 @@ from magnetar.coordination.decision import Assigned, Decision, Release, Token
 from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.coordination.timers import TimerKey, Timers
 from magnetar.kafka.coordinators.group import ClassicGroup, GroupState, Member, Protocols
-from magnetar.kafka.coordinators.kinds import Kinds, end_of, gives_way
+from magnetar.kafka.coordinators.kinds import CLASSIC, Kinds, end_of
 from magnetar.kafka.coordinators.rebalance import (
     Rebalancer,
     join_key,
@@ -68,8 +68,8 @@ class ClassicGroups:
         """Let a member into the group's next generation; the answer comes when that begins."""
         self.check(request)
         taken = self._kinds.groups.get(request.group_id)
-        known = taken if isinstance(taken, ClassicGroup) else None
-        if taken is not None and known is None and not gives_way(taken):
+        known = CLASSIC.own(taken)
+        if taken is not None and known is None and not taken.gives_way:
             raise CoordinatorRefused(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Group {request.group_id} is not a classic group."
             )
@@ -267,7 +267,7 @@ class ClassicGroups:
 
     def kept(self, assigned: Assigned, now_ms: int) -> Decision[None]:
         """Hear that a decision's facts are durable, which had an assignment among them."""
-        group = self._known(assigned.group_id)
+        group = self.known(assigned.group_id)
         if group is not None:
             self._moves.kept(group, assigned.generation, now_ms)
         return self._decide(None)
@@ -285,10 +285,15 @@ class ClassicGroups:
         code = ErrorCode.REBALANCE_IN_PROGRESS if rebalancing else ErrorCode.NONE
         return self._decide(HeartbeatResponse(error_code=code))
 
-    def touch(self, group: ClassicGroup, member_id: str, now_ms: int) -> None:
+    def touch(self, group_id: str, member_id: str, now_ms: int) -> None:
         """Count a commit as a sign of life, where Kafka does."""
-        member = group.members.get(member_id)
-        if member is not None and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
+        group = self.known(group_id)
+        member = None if group is None else group.members.get(member_id)
+        if (
+            group is not None
+            and member is not None
+            and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE)
+        ):
             self._moves.renew(group, member, now_ms)
 
     # LeaveGroup.
@@ -297,7 +302,7 @@ class ClassicGroups:
         """Take members out, each answered for itself; by instance id alone, an operator may (KIP-345)."""
         if not request.group_id:
             raise CoordinatorRefused(ErrorCode.INVALID_GROUP_ID)
-        group = self._known(request.group_id)
+        group = self.known(request.group_id)
         answers = [self._leave_one(group, member) for member in request.members]
         left = [answer for answer in answers if answer.error_code == ErrorCode.NONE]
         if group is not None and left:
@@ -327,7 +332,7 @@ class ClassicGroups:
     def expire(self, now_ms: int) -> Decision[None]:
         """Do what is due by now; `timers` tell when that is the next time."""
         for key in self.timers.take_due(now_ms):
-            group = self._known(key.group_id)
+            group = self.known(key.group_id)
             if group is None:
                 continue
             if key.kind == "session":
@@ -353,11 +358,9 @@ class ClassicGroups:
 
     # Life cycle.
 
-    def resume(self, now_ms: int) -> Decision[None]:
-        """After all facts were replayed: give every member a whole session to be heard in."""
-        for group in list(self._kinds.groups.values()):
-            if not isinstance(group, ClassicGroup):
-                continue
+    def resume(self, groups: Iterable[ClassicGroup], now_ms: int) -> Decision[None]:
+        """After all facts were replayed: begin every member's session."""
+        for group in groups:
             for member in group.members.values():
                 self._moves.renew(group, member, now_ms)
             if len(group.members) > self.settings.group_max_size:
@@ -395,14 +398,14 @@ class ClassicGroups:
             self._moves.prepare(group, reason, now_ms)
         return self._decide(None)
 
-    def _known(self, group_id: str) -> ClassicGroup | None:
-        group = self._kinds.groups.get(group_id)
-        return group if isinstance(group, ClassicGroup) else None
+    def known(self, group_id: str) -> ClassicGroup | None:
+        """Return the group of that name if it is a classic one."""
+        return CLASSIC.own(self._kinds.groups.get(group_id))
 
     def _find(self, group_id: str) -> ClassicGroup:
         if not group_id:
             raise CoordinatorRefused(ErrorCode.INVALID_GROUP_ID)
-        group = self._known(group_id)
+        group = self.known(group_id)
         if group is None:
             raise CoordinatorRefused(ErrorCode.UNKNOWN_MEMBER_ID)
         return group

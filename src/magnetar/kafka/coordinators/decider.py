@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain, islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from magnetar.coordination.caller import Caller
 from magnetar.coordination.decision import Action, Assigned, Decision, Fact, Marker, Stated, Token
+from magnetar.coordination.timers import Timers
+from magnetar.kafka.coordinators.actions import GroupAction
 from magnetar.kafka.coordinators.classic import ClassicGroups
 from magnetar.kafka.coordinators.configs import GroupConfigs, SameForAll
-from magnetar.kafka.coordinators.consumer.topics import NoTopics, Topics
 from magnetar.kafka.coordinators.facts import (
     Committed,
     GroupFact,
@@ -22,18 +23,23 @@ from magnetar.kafka.coordinators.facts import (
 )
 from magnetar.kafka.coordinators.group import ClassicGroup, from_value
 from magnetar.kafka.coordinators.kinds import (
+    CLASSIC,
+    CONSUMER,
+    KINDS,
+    MODERN,
+    SHARE,
+    STREAMS,
     AnyGroup,
+    GroupKind,
     Kinds,
     facts_about,
-    is_consumer,
-    is_share,
-    is_streams,
+    kind_of,
 )
+from magnetar.kafka.coordinators.modern.surroundings import Surroundings
 from magnetar.kafka.coordinators.offsets import GroupOffsets
 from magnetar.kafka.coordinators.pending import Name
 from magnetar.kafka.coordinators.settings import GroupSettings
-from magnetar.kafka.coordinators.share.settings import ShareSettings
-from magnetar.kafka.coordinators.streams.settings import StreamsSettings
+from magnetar.kafka.coordinators.topics import NoTopics, Topics
 from magnetar.wire.kafka.messages.group_metadata_value import GroupMetadataValue
 from magnetar.wire.kafka.messages.heartbeat_request import HeartbeatRequest
 from magnetar.wire.kafka.messages.heartbeat_response import HeartbeatResponse
@@ -46,13 +52,11 @@ from magnetar.wire.kafka.messages.sync_group_response import SyncGroupResponse
 
 if TYPE_CHECKING:
     from magnetar.kafka.coordinators.consumer.classic_members import ClassicMembers
-    from magnetar.kafka.coordinators.consumer.facts import ConsumerFact
-    from magnetar.kafka.coordinators.consumer.members import Beating, ConsumerGroups
+    from magnetar.kafka.coordinators.consumer.members import Beating
     from magnetar.kafka.coordinators.migration import GroupMigration
+    from magnetar.kafka.coordinators.modern.members import ModernGroups
     from magnetar.kafka.coordinators.share.group import ShareGroup
-    from magnetar.kafka.coordinators.share.members import ShareGroups
-    from magnetar.kafka.coordinators.streams.facts import StreamsFact
-    from magnetar.kafka.coordinators.streams.members import BeatAnswer, StreamsGroups
+    from magnetar.kafka.coordinators.streams.members import BeatAnswer
     from magnetar.wire.kafka.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
     from magnetar.wire.kafka.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
     from magnetar.wire.kafka.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
@@ -60,7 +64,8 @@ if TYPE_CHECKING:
     from magnetar.wire.kafka.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 
 _FACTS_AT_ONCE = 500
-_FACTS_OF_A_MEMBER = 3
+G = TypeVar("G")
+R = TypeVar("R")
 
 
 class GroupsDecider:
@@ -73,7 +78,7 @@ class GroupsDecider:
         topics: Topics | None = None,
         configs: GroupConfigs | None = None,
     ) -> None:
-        """``configs`` tells the settings in force for a group, as they are changed while the broker runs."""
+        """``configs`` has the settings in force for a group, as they are changed while the broker runs."""
         self.groups: dict[str, AnyGroup] = {}
         """All groups by their ids; to look at, not to change."""
         kinds = Kinds(self.groups, self._forget)
@@ -82,84 +87,73 @@ class GroupsDecider:
         self.foreign = 0
         """Records of kinds that are not known here: a snapshot would lose them."""
         self._kinds = kinds
-        self._new_id = new_id
-        self._topics = topics or NoTopics()
-        self._configs = configs or SameForAll(lambda: settings)
-        self._consumer: ConsumerGroups | None = None
-        self._share: ShareGroups | None = None
-        self._streams: StreamsGroups | None = None
+        self._around = Surroundings(
+            configs or SameForAll(lambda: settings),
+            topics or NoTopics(),
+            new_id,
+            lambda *about: self.migration.downgrade(*about),
+        )
+        self._rules: dict[str, ModernGroups[Any, Any, Any]] = {}
+        """The rules of the modern kinds that have been met."""
 
-    @property
-    def consumer(self) -> ConsumerGroups:
-        """The consumer groups; their modules are for brokers that have some."""
-        if self._consumer is None:
-            from magnetar.kafka.coordinators.consumer.members import ConsumerGroups
+    def _rules_of(self, kind: GroupKind[G, R]) -> R:
+        """Return the rules of a modern kind; a broker loads them when it meets a group of that kind."""
+        rules = self._rules.get(kind.name)
+        if rules is None:
+            rules = self._rules[kind.name] = kind.module.new_rules(self._around)
+        return cast(R, rules)
 
-            self._consumer = ConsumerGroups(self._group_settings, self._topics, self._new_id)
-            self._consumer.on_downgrade = lambda *about: self.migration.downgrade(*about)
-        return self._consumer
+    def _met(self) -> Iterator[tuple[GroupKind[Any, Any], ModernGroups[Any, Any, Any]]]:
+        """Yield the modern kinds that have been met, in their order."""
+        return ((kind, self._rules[kind.name]) for kind in MODERN if kind.name in self._rules)
+
+    def timers_of(self, group: AnyGroup) -> Timers:
+        """Return the deadlines of groups of a group's kind."""
+        rules = self._rules.get(group.kind)
+        return self.classic.timers if rules is None else rules.timers
 
     @cached_property
     def classic_members(self) -> ClassicMembers:
         """Members of consumer groups that speak the classic protocol."""
         from magnetar.kafka.coordinators.consumer.classic_members import ClassicMembers
 
-        return ClassicMembers(self.consumer, self._topics, self._new_id)
+        around = self._around
+        return ClassicMembers(
+            lambda group_id: CONSUMER.find(self.groups.get(group_id), group_id),
+            self._rules_of(CONSUMER),
+            around.topics,
+            around.new_id,
+            self.classic.check,
+        )
 
     @cached_property
     def migration(self) -> GroupMigration:
         """How groups go over from one protocol to the other."""
         from magnetar.kafka.coordinators.migration import GroupMigration
 
-        return GroupMigration(self._kinds, self.classic, self.consumer, self._topics, self._group_settings)
-
-    def _group_settings(self, group_id: str) -> GroupSettings:
-        return self._configs.of(group_id, GroupSettings)
-
-    @property
-    def share(self) -> ShareGroups:
-        """The share groups; their modules are for brokers that have some."""
-        if self._share is None:
-            from magnetar.kafka.coordinators.share.members import ShareGroups
-
-            self._share = ShareGroups(
-                lambda group_id: self._configs.of(group_id, ShareSettings), self._topics
-            )
-        return self._share
-
-    @property
-    def streams(self) -> StreamsGroups:
-        """The streams groups; their modules are for brokers that have some."""
-        if self._streams is None:
-            from magnetar.kafka.coordinators.streams.members import StreamsGroups
-
-            self._streams = StreamsGroups(
-                lambda group_id: self._configs.of(group_id, StreamsSettings), self._topics
-            )
-        return self._streams
+        around, consumer = self._around, self._rules_of(CONSUMER)
+        return GroupMigration(self._kinds, self.classic, consumer, around.topics, around.configs)
 
     def _forget(self, group: AnyGroup) -> None:
-        if is_streams(group):
-            self.streams.forget(group)
-        elif is_consumer(group):
-            self.consumer.forget(group)
-        elif is_share(group):
-            self.share.forget(group)
+        classic = CLASSIC.own(group)
+        if classic is not None:
+            self.classic.forget(classic)
         else:
-            self.classic.forget(group)
+            self._rules_of(KINDS[group.kind]).forget(group)
 
     def heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, caller: Beating, now_ms: int
     ) -> Decision[ConsumerGroupHeartbeatResponse]:
         """Take in what a member of a consumer group says (KIP-848)."""
-        self.consumer.check(request, caller.api_version)
-        known = self.groups.get(request.group_id)
-        if request.member_epoch == 0 and isinstance(known, ClassicGroup) and not known.is_empty:
+        rules = self._rules_of(CONSUMER)
+        rules.check(request, caller.api_version)
+        known = self.classic.known(request.group_id)
+        if request.member_epoch == 0 and known is not None and not known.is_empty:
             return self.migration.upgrade(known, request, caller, now_ms)
-        group, ended = self._kinds.consumer(request.group_id, create=request.member_epoch == 0)
+        group, ended = self._kinds.obtain(CONSUMER, request.group_id, create=request.member_epoch == 0)
         if request.member_epoch < 0:
-            return self.consumer.leave(group, request, now_ms)
-        decision = self.consumer.heartbeat(group, request, caller, now_ms)
+            return rules.leave(group, request, now_ms)
+        decision = rules.heartbeat(group, request, caller, now_ms)
         self._kinds.take(group)
         return replace(decision, facts=ended + decision.facts) if ended else decision
 
@@ -167,17 +161,18 @@ class GroupsDecider:
         self, request: ShareGroupHeartbeatRequest, caller: Beating, now_ms: int
     ) -> Decision[ShareGroupHeartbeatResponse]:
         """Take in what a member of a share group says (KIP-932)."""
-        group = self._kinds.share(request.group_id, create=request.member_epoch == 0)
+        rules = self._rules_of(SHARE)
+        group, _ = self._kinds.obtain(SHARE, request.group_id, create=request.member_epoch == 0)
         if request.member_epoch < 0:
-            return self.share.leave(group, request)
-        decision = self.share.heartbeat(group, request, caller, now_ms)
+            return rules.leave(group, request)
+        decision = rules.heartbeat(group, request, caller, now_ms)
         return replace(decision, facts=(*self._take_share(group), *decision.facts))
 
     def make_share_group(self, group_id: str) -> Decision[ShareGroup]:
         """Return a share group; one that is not there is made, and nobody is in it."""
         from magnetar.kafka.coordinators.share.facts import group_fact
 
-        group = self._kinds.share(group_id, create=True)
+        group, _ = self._kinds.obtain(SHARE, group_id, create=True)
         known = self.groups.get(group_id) is group
         ended = self._take_share(group)
         return Decision((*ended, *(() if known else (group_fact(group),))), group)
@@ -196,45 +191,40 @@ class GroupsDecider:
         from magnetar.kafka.coordinators.streams.checks import check
 
         check(request)
-        group, ended = self._kinds.streams(request.group_id, create=request.member_epoch == 0)
+        rules = self._rules_of(STREAMS)
+        group, ended = self._kinds.obtain(STREAMS, request.group_id, create=request.member_epoch == 0)
         if request.member_epoch < 0:
-            return self.streams.leave(group, request)
-        decision = self.streams.heartbeat(group, request, caller, now_ms)
+            return rules.leave(group, request)
+        decision = rules.heartbeat(group, request, caller, now_ms)
         self._kinds.take(group)
         return replace(decision, facts=ended + decision.facts) if ended else decision
 
-    # What members of either kind of group ask with the classic protocol.
+    # What members ask with the classic protocol, in a group of their own or in a consumer group.
 
     def join(
         self, request: JoinGroupRequest, caller: Caller, token: Token, now_ms: int
     ) -> Decision[JoinGroupResponse]:
-        """Let a member into a group; of a classic one the answer comes when its next generation begins."""
-        group = self.groups.get(request.group_id)
-        if not is_consumer(group) or group.is_empty:
-            return self.classic.join(request, caller, token, now_ms)
-        self.classic.check(request)
-        return self.classic_members.join(group, request, caller, now_ms)
+        """Add a member to a group; of a classic one the response comes when its next generation begins."""
+        return self._classic_rules(request.group_id, joins=True).join(request, caller, token, now_ms)
 
     def sync(self, request: SyncGroupRequest, token: Token, now_ms: int) -> Decision[SyncGroupResponse]:
-        """Tell a member its part."""
-        group = self.groups.get(request.group_id)
-        if is_consumer(group):
-            return self.classic_members.sync(group, request, now_ms)
-        return self.classic.sync(request, token, now_ms)
+        """Return a member's assignment."""
+        return self._classic_rules(request.group_id).sync(request, token, now_ms)
 
     def classic_heartbeat(self, request: HeartbeatRequest, now_ms: int) -> Decision[HeartbeatResponse]:
-        """Note that a member lives, and tell it if it has to rejoin."""
-        group = self.groups.get(request.group_id)
-        if is_consumer(group):
-            return self.classic_members.heartbeat(group, request, now_ms)
-        return self.classic.heartbeat(request, now_ms)
+        """Begin a member's session again, and answer whether it has to rejoin."""
+        return self._classic_rules(request.group_id).heartbeat(request, now_ms)
 
     def leave(self, request: LeaveGroupRequest, now_ms: int) -> Decision[LeaveGroupResponse]:
-        """Take members out."""
-        group = self.groups.get(request.group_id)
-        if is_consumer(group):
-            return self.classic_members.leave(group, request, now_ms)
-        return self.classic.leave(request, now_ms)
+        """Remove members."""
+        return self._classic_rules(request.group_id).leave(request, now_ms)
+
+    def _classic_rules(self, group_id: str, *, joins: bool = False) -> ClassicGroups | ClassicMembers:
+        """Return what answers the classic protocol in a group; an empty consumer group gives way to joiners."""
+        group = CONSUMER.own(self.groups.get(group_id))
+        if group is None or (joins and group.is_empty):
+            return self.classic
+        return self.classic_members
 
     # Recovery.
 
@@ -253,161 +243,62 @@ class GroupsDecider:
                 self._replay_offset(said)
         elif isinstance(said, GroupFact):
             self._replay_group(said.group_id, said.value)
-        elif not any(
-            replay(stated) for replay in (self._replay_consumer, self._replay_streams, self._replay_share)
-        ):
+        elif (kind := kind_of(stated.key)) is not None:
+            self._replay_modern(kind, stated)
+        else:
             self.foreign += 1
 
-    def _replay_streams(self, stated: Fact) -> bool:
-        from magnetar.kafka.coordinators.streams.facts import read_streams_fact
-
-        about = read_streams_fact(stated.key, stated.value)
-        if about is not None:
-            self._take_in(about)
-        return about is not None
-
-    def _take_in(self, about: StreamsFact) -> None:
+    def _replay_modern(self, kind: GroupKind[Any, Any], stated: Fact) -> None:
+        """Replay a record about a group of a modern kind, which takes the place of one of another kind."""
+        about = kind.read(stated)
         known = self.groups.get(about.group_id)
-        if not is_streams(known):
+        group = kind.own(known)
+        if group is None:
             if about.is_end:
                 return
-            from magnetar.kafka.coordinators.streams.group import StreamsGroup
-
-            offsets = {} if known is None else known.offsets
-            known = self.groups[about.group_id] = StreamsGroup(about.group_id, offsets=offsets)
-        about.apply(known)
+            group = self.groups[about.group_id] = kind.new(about.group_id, known)
+        about.apply(group)
         if about.ends:
             del self.groups[about.group_id]
-            if known.offsets:
-                self.groups[about.group_id] = ClassicGroup(about.group_id, offsets=known.offsets)
-
-    def _replay_consumer(self, stated: Fact) -> bool:
-        from magnetar.kafka.coordinators.consumer.facts import read_consumer_fact
-
-        about = read_consumer_fact(stated.key, stated.value)
-        if about is not None:
-            self._take_in_consumer(about)
-        return about is not None
-
-    def _take_in_consumer(self, about: ConsumerFact) -> None:
-        known = self.groups.get(about.group_id)
-        if not is_consumer(known):
-            if about.is_end:
-                return
-            from magnetar.kafka.coordinators.consumer.group import ConsumerGroup
-
-            offsets = {} if known is None else known.offsets
-            known = self.groups[about.group_id] = ConsumerGroup(about.group_id, offsets=offsets)
-        about.apply(known)
-        if about.ends:
-            del self.groups[about.group_id]
-            if known.offsets:
-                self.groups[about.group_id] = ClassicGroup(about.group_id, offsets=known.offsets)
-
-    def _replay_share(self, stated: Fact) -> bool:
-        from magnetar.kafka.coordinators.share.facts import read_share_group_fact
-
-        about = read_share_group_fact(stated.key, stated.value)
-        if about is None:
-            return False
-        known = self.groups.get(about.group_id)
-        if not is_share(known):
-            if about.is_end:
-                return True
-            from magnetar.kafka.coordinators.share.group import ShareGroup
-
-            known = self.groups[about.group_id] = ShareGroup(about.group_id)
-        about.apply(known)
-        if about.ends:
-            del self.groups[about.group_id]
-        return True
+            if group.offsets and kind.has_offsets:
+                self.groups[about.group_id] = ClassicGroup(about.group_id, offsets=group.offsets)
 
     def resume(self, now_ms: int) -> Decision[None]:
-        """Begin deadlines anew for the members that the facts tell of."""
-        if groups := [each for each in self.groups.values() if is_consumer(each)]:
-            self.consumer.resume(groups, now_ms)
-        if shares := [each for each in self.groups.values() if is_share(each)]:
-            self.share.resume(shares, now_ms)
-        if streams := [each for each in self.groups.values() if is_streams(each)]:
-            self.streams.resume(streams, now_ms)
-        return self.classic.resume(now_ms)
+        """Begin the deadlines of the members that the facts name."""
+        groups: dict[str, list[Any]] = {}
+        for group in self.groups.values():
+            groups.setdefault(group.kind, []).append(group)
+        classic = groups.pop(CLASSIC.name, [])
+        for name, some in groups.items():
+            self._rules_of(KINDS[name]).resume(some, now_ms)
+        return self.classic.resume(classic, now_ms)
 
     def done(self, action: Action, result: object, now_ms: int) -> Decision[None]:
-        """Hear that an assignment is durable, or what a thread made for a consumer group."""
+        """Take in that an assignment is durable, or the result of what a group of a modern kind had done."""
         if isinstance(action, Assigned):
             return self.classic.kept(action, now_ms)
-        from magnetar.kafka.coordinators.consumer.actions import MakeTarget, ResolveRegexes
-
-        if not isinstance(action, MakeTarget | ResolveRegexes):
-            return self._share_target_made(action, result)
-        group = self.groups.get(action.group_id)
-        if not is_consumer(group):
+        assert isinstance(action, GroupAction)
+        kind = KINDS[action.kind]
+        group = kind.own(self.groups.get(action.group_id))
+        if group is None:
             return Decision((), None)
-        if isinstance(action, MakeTarget):
-            assert isinstance(result, dict | Exception)
-            return self.consumer.target_made(group, action, result)
-        assert isinstance(result, dict | Exception)
-        return self.consumer.resolved(group, action, result, now_ms)
-
-    def _share_target_made(self, action: Action, result: object) -> Decision[None]:
-        from magnetar.kafka.coordinators.share.members import MakeShareTarget
-
-        assert isinstance(action, MakeShareTarget)
-        assert isinstance(result, dict | Exception)
-        group = self.groups.get(action.group_id)
-        return self.share.target_made(group, action, result) if is_share(group) else Decision((), None)
+        decision: Decision[None] = self._rules_of(kind).done(group, action, result, now_ms)
+        return decision
 
     def wake_ms(self) -> int | None:
         """Return when a member's time is over, or a rebalance's."""
-        times = [self.classic.timers.wake_ms()]
-        if self._consumer is not None:
-            times.append(self._consumer.timers.wake_ms())
-        if self._share is not None:
-            times.append(self._share.timers.wake_ms())
-        if self._streams is not None:
-            times.append(self._streams.timers.wake_ms())
+        times = [self.classic.timers.wake_ms(), *(rules.timers.wake_ms() for _, rules in self._met())]
         return min((each for each in times if each is not None), default=None)
 
     def expire(self, now_ms: int) -> Decision[None]:
-        """Let go of members whose time is over."""
-        return together(
-            [
-                self._expire_consumer(now_ms),
-                self._expire_streams(now_ms),
-                self._expire_share(now_ms),
-                self.classic.expire(now_ms),
-            ]
-        )
-
-    def _expire_consumer(self, now_ms: int) -> Decision[None]:
-        if self._consumer is None:
-            return Decision((), None)
+        """Remove members whose time is over."""
         decisions: list[Decision[None]] = []
-        for key in self._consumer.timers.take_due(now_ms):
-            group = self.groups.get(key.group_id)
-            if is_consumer(group):
-                decisions.append(self._consumer.expire(group, key.member_id, now_ms))
-        return together(decisions)
-
-    def _expire_streams(self, now_ms: int) -> Decision[None]:
-        if self._streams is None:
-            return Decision((), None)
-        decisions: list[Decision[None]] = []
-        for key in self._streams.timers.take_due(now_ms):
-            group = self.groups.get(key.group_id)
-            if is_streams(group):
-                decisions.append(self._streams.expire(group, key.member_id))
-        return together(decisions)
-
-    def _expire_share(self, now_ms: int) -> Decision[None]:
-        if self._share is None:
-            return Decision((), None)
-        due = []
-        for key in self._share.timers.take_due(now_ms):
-            group = self.groups.get(key.group_id)
-            if is_share(group):
-                due.append((group, key.member_id))
-        return self._share.expire(due)
+        for kind, rules in self._met():
+            for key in rules.timers.take_due(now_ms):
+                group = kind.own(self.groups.get(key.group_id))
+                if group is not None:
+                    decisions.append(rules.expire(group, key.member_id, now_ms))
+        return together([*decisions, self.classic.expire(now_ms)])
 
     def _replay_offset(self, said: OffsetFact) -> None:
         if said.committed is not None:
@@ -418,13 +309,12 @@ class GroupsDecider:
         partitions.pop(said.partition, None)
         if known is not None and not partitions:
             known.offsets.pop(said.topic, None)
-            if not known.offsets and isinstance(known, ClassicGroup) and known.stored is None:
-                # It only ever stood for its offsets.
+            if known.is_nothing:
                 del self.groups[said.group_id]
 
     def _replay_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
         known = self.groups.get(group_id)
-        if value is None and known is not None and not isinstance(known, ClassicGroup):
+        if value is None and known is not None and CLASSIC.own(known) is None:
             return  # it was empty when the other kind took its name
         self.groups.pop(group_id, None)
         offsets = known.offsets if known is not None else {}
@@ -438,7 +328,7 @@ class GroupsDecider:
     def live_facts(self) -> int:
         """Return how many keys are not gone."""
         return len(self.offsets.pending) + sum(
-            _facts_about(group) + sum(map(len, group.offsets.values())) for group in self.groups.values()
+            group.live_facts() + sum(map(len, group.offsets.values())) for group in self.groups.values()
         )
 
     def snapshot(self) -> Iterator[Sequence[Fact]]:
@@ -474,10 +364,3 @@ def together(decisions: Sequence[Decision[None]]) -> Decision[None]:
         tuple(chain.from_iterable(each.released for each in decisions)),
         tuple(chain.from_iterable(each.actions for each in decisions)),
     )
-
-
-def _facts_about(group: AnyGroup) -> int:
-    """Return about how many facts make a group what it is, but for its offsets."""
-    if not isinstance(group, ClassicGroup):
-        return _FACTS_OF_A_MEMBER * len(group.members) + 2
-    return group.stored is not None

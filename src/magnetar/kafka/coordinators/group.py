@@ -176,6 +176,30 @@ class ClassicGroup:
         return self.state is GroupState.EMPTY
 
     @property
+    def gives_way(self) -> bool:
+        """Whether a classic group may take its name, and whether it ends once it has no offsets left."""
+        return self.is_empty
+
+    @property
+    def yields(self) -> bool:
+        """Whether a group of a modern kind takes its name, and its offsets, with the first member."""
+        return self.is_empty
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether nothing is left of it: it only ever stood for its offsets."""
+        return self.stored is None and not self.offsets
+
+    @property
+    def awaits_members(self) -> bool:
+        """Whether a member is announced that has not joined yet (KIP-394)."""
+        return bool(self.pending)
+
+    def live_facts(self) -> int:
+        """Return how many facts make it what it is, without its offsets."""
+        return self.stored is not None
+
+    @property
     def is_shadow(self) -> bool:
         """Whether it only stands for what a linked subscription is done with: no client of Kafka's knows of it."""
         return (

@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from magnetar.base.audit import note_own
 from magnetar.base.background import Background, Repeated
@@ -20,18 +20,17 @@ from magnetar.coordination.following import Following
 from magnetar.coordination.log import OffsetsLog
 from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.coordination.shard import Shard
+from magnetar.kafka.coordinators.actions import GroupAction
 from magnetar.kafka.coordinators.committing import Committing
 from magnetar.kafka.coordinators.configs import GroupConfigs, SameForAll
-from magnetar.kafka.coordinators.consumer.topics import NoTopics, Topics, resolve
 from magnetar.kafka.coordinators.decider import GroupsDecider
 from magnetar.kafka.coordinators.facts import Committed, Committer, OffsetCommit
-from magnetar.kafka.coordinators.kinds import AnyGroup, is_consumer, is_share, is_streams
+from magnetar.kafka.coordinators.kinds import CONSUMER, KINDS, SHARE, STREAMS, AnyGroup, GroupKind
 from magnetar.kafka.coordinators.offsets import TopicPartition
 from magnetar.kafka.coordinators.pending import Name
 from magnetar.kafka.coordinators.settings import GroupSettings
-from magnetar.kafka.coordinators.share.settings import ShareSettings
-from magnetar.kafka.coordinators.streams.settings import StreamsSettings
 from magnetar.kafka.coordinators.telling import Row, Telling
+from magnetar.kafka.coordinators.topics import NoTopics, Topics
 from magnetar.logs.producers import InvalidProducerEpoch
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.heartbeat_request import HeartbeatRequest
@@ -65,6 +64,7 @@ _STARTED_NS = time.time_ns() - time.monotonic_ns()
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
+G = TypeVar("G")
 Offsets = Mapping[str, Mapping[int, Committed]]
 """What a group committed, by topic and partition."""
 
@@ -262,8 +262,7 @@ class GroupCoordinator:
 
     def share_group(self, group_id: str) -> ShareGroup | None:
         """Return a share group, to look at, None where there is none. Raises `CoordinatorRefused`."""
-        group = self._shard(group_id).check_loaded().groups.get(group_id)
-        return group if is_share(group) else None
+        return SHARE.own(self._shard(group_id).check_loaded().groups.get(group_id))
 
     async def make_share_group(self, group_id: str) -> ShareGroup:
         """Return a share group, made if there is none, durable then. Raises `CoordinatorRefused`."""
@@ -292,12 +291,8 @@ class GroupCoordinator:
         """Do what takes longer than a decision may."""
         if isinstance(action, Assigned):
             return None
-        from magnetar.kafka.coordinators.consumer.actions import ResolveRegexes
-
-        if isinstance(action, ResolveRegexes):
-            return resolve(self._topics, action.regexes, action.shows)
-        make = getattr(action, "make", None)  # a target of a kind of groups whose module may not be loaded
-        return None if make is None else asyncio.to_thread(make)
+        assert isinstance(action, GroupAction)
+        return action.carry_out(self._topics)
 
     # Offsets.
 
@@ -432,64 +427,31 @@ class GroupCoordinator:
         return self._view(decider, group, self._clock())
 
     def describe_consumer(self, group_id: str) -> DescribedGroup:
-        """Return a group of the consumer protocol, as it is told. Raises `CoordinatorRefused`."""
+        """Return a group of the consumer protocol, as ConsumerGroupDescribe has it. Raises `CoordinatorRefused`."""
         from magnetar.kafka.coordinators.consumer.views import described
 
-        group = self._shard(group_id).check_loaded().groups.get(group_id)
-        if not is_consumer(group):
-            why = (
-                f"Group {group_id} not found."
-                if group is None
-                else f"Group {group_id} is not a consumer group."
-            )
-            raise CoordinatorRefused(ErrorCode.GROUP_ID_NOT_FOUND, why)
-        return described(group, self._topics, self.settings)
+        return described(self._look_at(CONSUMER, group_id), self._topics, self.settings)
 
     def describe_share(self, group_id: str) -> DescribedShareGroup:
-        """Return a share group, as it is told. Raises `CoordinatorRefused`."""
-        from magnetar.kafka.coordinators.share.views import described as described_share
+        """Return a share group, as ShareGroupDescribe has it. Raises `CoordinatorRefused`."""
+        from magnetar.kafka.coordinators.share.views import described
 
-        group = self._shard(group_id).check_loaded().groups.get(group_id)
-        if not is_share(group):
-            why = (
-                f"Group {group_id} not found." if group is None else f"Group {group_id} is not a share group."
-            )
-            raise CoordinatorRefused(ErrorCode.GROUP_ID_NOT_FOUND, why)
-        return described_share(group, self._topics)
+        return described(self._look_at(SHARE, group_id), self._topics)
 
     def describe_streams(self, group_id: str) -> DescribedStreamsGroup:
-        """Return a group of the streams protocol, as it is told. Raises `CoordinatorRefused`."""
-        from magnetar.kafka.coordinators.streams.views import described as described_streams
+        """Return a group of the streams protocol, as StreamsGroupDescribe has it. Raises `CoordinatorRefused`."""
+        from magnetar.kafka.coordinators.streams.views import described
 
-        group = self._shard(group_id).check_loaded().groups.get(group_id)
-        if not is_streams(group):
-            why = (
-                f"Group {group_id} not found."
-                if group is None
-                else f"Group {group_id} is not a streams group."
-            )
-            raise CoordinatorRefused(ErrorCode.GROUP_ID_NOT_FOUND, why)
-        return described_streams(group)
+        return described(self._look_at(STREAMS, group_id))
+
+    def _look_at(self, kind: GroupKind[G, Any], group_id: str) -> G:
+        return kind.find(self._shard(group_id).check_loaded().groups.get(group_id), group_id)
 
     def _view(self, decider: GroupsDecider, group: AnyGroup, now_ms: int) -> GroupView:
-        if is_streams(group):
-            from magnetar.kafka.coordinators.streams.views import streams_view
+        from magnetar.kafka.coordinators.views import Viewed
 
-            settings = self.configs.of(group.group_id, StreamsSettings)
-            return streams_view(group, settings, decider.streams.timers, now_ms)
-        if is_consumer(group):
-            from magnetar.kafka.coordinators.consumer.views import consumer_view
-
-            return consumer_view(group, self._topics, self.settings, decider.consumer.timers, now_ms)
-        if is_share(group):
-            from magnetar.kafka.coordinators.share.views import share_view
-
-            return share_view(
-                group, self.configs.of(group.group_id, ShareSettings), decider.share.timers, now_ms
-            )
-        from magnetar.kafka.coordinators.views import view
-
-        return view(group, decider.classic.timers, now_ms)
+        seen = Viewed(self.configs, self._topics, self.settings, decider.timers_of(group), now_ms)
+        return KINDS[group.kind].module.view(group, seen)
 
     def committed(self, group_id: str) -> dict[str, dict[int, Committed]]:
         """Return a copy of what a group committed. Raises `CoordinatorRefused`."""

@@ -1,118 +1,175 @@
-"""The groups of one partition, of all kinds under their one name, and how a name goes from one kind to another."""
+"""The kinds of groups as a table, the groups of one partition under their names, and how a name changes its kind.
+
+A kind is a folder whose module ``kind`` offers what `KindModule` names. It is loaded when the first group of the kind
+is met, in a request or in the log: a broker has the modules of those kinds alone that it has groups of.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from magnetar.coordination.decision import Fact
 from magnetar.coordination.refused import CoordinatorRefused
-from magnetar.kafka.coordinators.facts import group_fact
 from magnetar.kafka.coordinators.group import ClassicGroup
 from magnetar.wire.kafka.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeIs
-
     from magnetar.kafka.coordinators.consumer.group import ConsumerGroup
+    from magnetar.kafka.coordinators.consumer.members import ConsumerGroups
+    from magnetar.kafka.coordinators.modern.facts import ModernFact
+    from magnetar.kafka.coordinators.modern.surroundings import Surroundings
     from magnetar.kafka.coordinators.share.group import ShareGroup
+    from magnetar.kafka.coordinators.share.members import ShareGroups
     from magnetar.kafka.coordinators.streams.group import StreamsGroup
+    from magnetar.kafka.coordinators.streams.members import StreamsGroups
+    from magnetar.kafka.coordinators.views import GroupView, Viewed
 
 AnyGroup: TypeAlias = "ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup"
+G = TypeVar("G")
+R = TypeVar("R")
 
 
-# Of these a broker loads the modules of those kinds alone that it has, so that none is asked for by its class.
+class KindModule(Protocol):
+    """The interface of a kind's module ``kind``."""
+
+    @property
+    def new_group(self) -> Callable[..., Any]: ...
+    @property
+    def new_rules(self) -> Callable[[Surroundings], Any]: ...
+    @property
+    def READERS(self) -> Mapping[bytes, Callable[[bytes, bytes | None], ModernFact[Any]]]: ...
+    @property
+    def facts_of(self) -> Callable[[Any], Iterable[Fact]]: ...
+    @property
+    def group_end(self) -> Callable[[Any], Iterable[Fact]]: ...
+    @property
+    def view(self) -> Callable[[Any, Viewed], GroupView]: ...
 
 
-def is_consumer(group: AnyGroup | None) -> TypeIs[ConsumerGroup]:
-    """Whether it is a group of the consumer protocol (KIP-848)."""
-    return group is not None and group.kind == "consumer"
+class GroupKind(Generic[G, R]):
+    """One kind of groups (``G``), and its rules (``R``)."""
+
+    def __init__(
+        self,
+        name: str,
+        records: Iterable[int] = (),
+        *,
+        has_offsets: bool = True,
+        replaces: Callable[[AnyGroup], bool] = lambda known: known.yields,
+        names_strangers: bool = True,
+        module: str = "",
+    ) -> None:
+        """``records`` are the kinds of its records; ``replaces`` says which other groups give it their name."""
+        self.name = name
+        self.records = frozenset(kind.to_bytes(2, "big") for kind in records)
+        self.has_offsets = has_offsets
+        """Whether its groups commit offsets: those of a group whose name they take over become theirs."""
+        self._replaces = replaces
+        self._names_strangers = names_strangers
+        """False if a member that does not join is answered "not found" for a group of another kind."""
+        self._path = module or f"magnetar.kafka.coordinators.{name}.kind"
+        self._module: KindModule | None = None
+
+    @property
+    def module(self) -> KindModule:
+        """The kind's module ``kind``, loaded with the first use."""
+        if self._module is None:
+            self._module = cast(KindModule, import_module(self._path))
+        return self._module
+
+    def read(self, stated: Fact) -> ModernFact[G]:
+        """Return what a record of this kind says; raise ``WireError`` for damaged ones."""
+        value = None if stated.value is None else stated.value[2:]
+        return self.module.READERS[stated.key[:2]](stated.key[2:], value)
+
+    def own(self, group: AnyGroup | None) -> G | None:
+        """Return the group if it is of this kind."""
+        return cast(G, group) if group is not None and group.kind == self.name else None
+
+    def new(self, group_id: str, known: AnyGroup | None) -> G:
+        """Return a new group, with the offsets of the one that had its name."""
+        offsets = known.offsets if known is not None and self.has_offsets else {}
+        return cast(G, self.module.new_group(group_id, offsets=offsets))
+
+    def find(self, known: AnyGroup | None, group_id: str) -> G:
+        """Return the group of that name; refuse one of another kind, or none."""
+        group = self.own(known)
+        if group is None:
+            raise self.refused(known, group_id)
+        return group
+
+    def obtain(self, known: AnyGroup | None, group_id: str, *, create: bool) -> G:
+        """Return the group of that name, or with ``create`` a new one if there is none, or one that gives way."""
+        group = self.own(known)
+        if group is not None:
+            return group
+        if create and (known is None or self._replaces(known)):
+            return self.new(group_id, known)
+        if known is None or not (create or self._names_strangers):
+            raise self._absent(group_id)
+        raise self.refused(known, group_id)
+
+    def refused(self, known: AnyGroup | None, group_id: str) -> CoordinatorRefused:
+        """Return the refusal of what asks for a group of this kind."""
+        if known is None:
+            return CoordinatorRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        return CoordinatorRefused(
+            ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a {self.name} group."
+        )
+
+    def _absent(self, group_id: str) -> CoordinatorRefused:
+        return CoordinatorRefused(
+            ErrorCode.GROUP_ID_NOT_FOUND, f"{self.name.capitalize()} group {group_id} not found."
+        )
 
 
-def is_share(group: AnyGroup | None) -> TypeIs[ShareGroup]:
-    """Whether it is a share group (KIP-932)."""
-    return group is not None and group.kind == "share"
+CONSUMER: GroupKind[ConsumerGroup, ConsumerGroups] = GroupKind(
+    "consumer", (3, 4, 5, 6, 7, 8, 16), names_strangers=False
+)
+"""Of the consumer protocol (KIP-848)."""
+STREAMS: GroupKind[StreamsGroup, StreamsGroups] = GroupKind("streams", (17, 19, 20, 21, 22, 23))
+"""Of the streams protocol (KIP-1071)."""
+SHARE: GroupKind[ShareGroup, ShareGroups] = GroupKind(
+    "share", (10, 11, 12, 13, 14, 15), has_offsets=False, replaces=lambda known: known.is_shadow
+)
+"""Share groups (KIP-932); of other groups only what stands for a linked subscription gives them its name."""
+CLASSIC: GroupKind[ClassicGroup, Any] = GroupKind(
+    "classic", module="magnetar.kafka.coordinators.classic_kind"
+)
+"""Of the classic protocol; their records are read where offsets are (`magnetar.kafka.coordinators.facts`)."""
+MODERN: tuple[GroupKind[Any, Any], ...] = (CONSUMER, STREAMS, SHARE)
+"""Those of which a broker has the modules when it needs them, in the order in which they are asked what is due."""
+KINDS: Mapping[str, GroupKind[Any, Any]] = {kind.name: kind for kind in (*MODERN, CLASSIC)}
+_BY_RECORD = {record: kind for kind in MODERN for record in kind.records}
 
 
-def is_streams(group: AnyGroup | None) -> TypeIs[StreamsGroup]:
-    """Whether it is a group of the streams protocol (KIP-1071)."""
-    return group is not None and group.kind == "streams"
-
-
-def gives_way(group: AnyGroup) -> bool:
-    """Whether a group of another kind may take its name: a share group never gives it, as in Kafka."""
-    return group.is_empty and not is_share(group)
+def kind_of(key: bytes) -> GroupKind[Any, Any] | None:
+    """Return the kind of groups that a record is about, by its key; None for one that is not known here."""
+    return _BY_RECORD.get(key[:2])
 
 
 class Kinds:
-    """All groups by their ids. ``forget`` lets go of a group's timers."""
+    """All groups by their ids. ``forget`` cancels a group's deadlines."""
 
     def __init__(self, groups: dict[str, AnyGroup], forget: Callable[[AnyGroup], None]) -> None:
         self.groups = groups
         self._forget = forget
 
-    def consumer(self, group_id: str, *, create: bool) -> tuple[ConsumerGroup, tuple[Fact, ...]]:
-        """Return the consumer group of that name, and the facts that end what had the name before.
+    def obtain(self, kind: GroupKind[G, R], group_id: str, *, create: bool) -> tuple[G, tuple[Fact, ...]]:
+        """Return the group of a kind and a name, and the facts that end the group that had the name before.
 
         An empty group of another kind gives way, and leaves its offsets.
         """
         known = self.groups.get(group_id)
-        if is_consumer(known):
-            return known, ()
-        if not create:
-            raise CoordinatorRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
-        from magnetar.kafka.coordinators.consumer.group import ConsumerGroup
-
-        if known is None:
-            return ConsumerGroup(group_id), ()
-        if not isinstance(known, ClassicGroup) or not known.is_empty:
-            raise CoordinatorRefused(
-                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group."
-            )
-        assert isinstance(known, ClassicGroup)
-        ended = (group_fact(group_id, None),) if known.stored is not None else ()
-        return ConsumerGroup(group_id, offsets=known.offsets), ended
-
-    def share(self, group_id: str, *, create: bool) -> ShareGroup:
-        """Return the share group of that name; of other kinds only what stands for a linked subscription gives way."""
-        known = self.groups.get(group_id)
-        if is_share(known):
-            return known
-        if create and (known is None or (isinstance(known, ClassicGroup) and known.is_shadow)):
-            from magnetar.kafka.coordinators.share.group import ShareGroup
-
-            return ShareGroup(group_id)
-        raise CoordinatorRefused(
-            ErrorCode.GROUP_ID_NOT_FOUND,
-            f"Share group {group_id} not found."
-            if known is None
-            else f"Group {group_id} is not a share group.",
-        )
-
-    def streams(self, group_id: str, *, create: bool) -> tuple[StreamsGroup, tuple[Fact, ...]]:
-        """Return the streams group of that name, and the facts that end what had the name before.
-
-        An empty classic group gives way, and leaves its offsets.
-        """
-        known = self.groups.get(group_id)
-        if is_streams(known):
-            return known, ()
-        from magnetar.kafka.coordinators.streams.group import StreamsGroup
-
-        if known is None and create:
-            return StreamsGroup(group_id), ()
-        if known is None or not create or not isinstance(known, ClassicGroup) or not known.is_empty:
-            raise CoordinatorRefused(
-                ErrorCode.GROUP_ID_NOT_FOUND,
-                f"Streams group {group_id} not found."
-                if known is None
-                else f"Group {group_id} is not a streams group.",
-            )
-        ended = (group_fact(group_id, None),) if known.stored is not None else ()
-        return StreamsGroup(group_id, offsets=known.offsets), ended
+        group = kind.obtain(known, group_id, create=create)
+        if known is None or known is group:
+            return group, ()
+        return group, tuple(end_of(known)) if known.live_facts() else ()
 
     def take(self, group: AnyGroup) -> None:
-        """Give the group its name, whatever had it before."""
+        """Store a group under its name, in place of the one that had it before."""
         known = self.groups.get(group.group_id)
         if known is not group:
             if known is not None:
@@ -128,34 +185,10 @@ class Kinds:
 
 
 def end_of(group: AnyGroup) -> Iterable[Fact]:
-    """Return the facts of a group's end, but for its offsets'."""
-    if is_share(group):
-        from magnetar.kafka.coordinators.share import facts
-
-        return facts.group_end(group)
-    if is_streams(group):
-        from magnetar.kafka.coordinators.streams import facts as streams_facts
-
-        return streams_facts.group_end(group)
-    if is_consumer(group):
-        from magnetar.kafka.coordinators.consumer import facts as consumer_facts
-
-        return consumer_facts.group_end(group)
-    return (group_fact(group.group_id, None),)
+    """Return the facts of a group's end, without those of its offsets."""
+    return KINDS[group.kind].module.group_end(group)
 
 
 def facts_about(group: AnyGroup) -> Iterable[Fact]:
-    """Return the facts that make a group what it is, but for its offsets."""
-    if is_share(group):
-        from magnetar.kafka.coordinators.share import facts
-
-        return facts.facts_of(group)
-    if is_streams(group):
-        from magnetar.kafka.coordinators.streams import facts as streams_facts
-
-        return streams_facts.facts_of(group)
-    if is_consumer(group):
-        from magnetar.kafka.coordinators.consumer import facts as consumer_facts
-
-        return consumer_facts.facts_of(group)
-    return () if group.stored is None else (group_fact(group.group_id, group.stored),)
+    """Return the facts that make a group what it is, without its offsets."""
+    return KINDS[group.kind].module.facts_of(group)

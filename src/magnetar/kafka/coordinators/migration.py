@@ -7,7 +7,7 @@ Whether either is done says ``group.consumer.migration.policy``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from magnetar.coordination.decision import Decision
@@ -23,11 +23,13 @@ from magnetar.kafka.coordinators.consumer.embedded import (
 )
 from magnetar.kafka.coordinators.consumer.facts import facts_of, group_end
 from magnetar.kafka.coordinators.consumer.group import Assignment, ClassicSide, ConsumerGroup, ConsumerMember
-from magnetar.kafka.coordinators.consumer.members import Beating, ConsumerGroups, Draft
-from magnetar.kafka.coordinators.consumer.topics import Topics, hash_of
+from magnetar.kafka.coordinators.consumer.members import Beating, ConsumerGroups
 from magnetar.kafka.coordinators.group import CONSUMER, ClassicGroup, GroupState, Member
 from magnetar.kafka.coordinators.kinds import Kinds, end_of
+from magnetar.kafka.coordinators.modern.members import Draft
+from magnetar.kafka.coordinators.modern.surroundings import SettingsOfGroups
 from magnetar.kafka.coordinators.settings import GroupSettings
+from magnetar.kafka.coordinators.topics import Topics, hash_of
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.malformed import WireError
 from magnetar.wire.kafka.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
@@ -43,13 +45,13 @@ class GroupMigration:
         classic: ClassicGroups,
         consumer: ConsumerGroups,
         topics: Topics,
-        settings: Callable[[str], GroupSettings],
+        configs: SettingsOfGroups,
     ) -> None:
         self._kinds = kinds
         self._classic = classic
         self._consumer = consumer
         self._topics = topics
-        self._settings = settings
+        self._configs = configs
 
     def upgrade(
         self, known: ClassicGroup, request: ConsumerGroupHeartbeatRequest, caller: Beating, now_ms: int
@@ -72,7 +74,7 @@ class GroupMigration:
                 f"Cannot upgrade classic group {known.group_id} to consumer group because {why}",
             )
 
-        settings = self._settings(known.group_id)
+        settings = self._configs.of(known.group_id, GroupSettings)
         if not settings.migration.upgrades:
             raise refuse("online upgrade is disabled.")
         if not known.is_consumer:
@@ -165,7 +167,7 @@ class GroupMigration:
             if member.member_id in leaving:
                 # Until the next generation the log tells of who left, as of every classic group: should the broker
                 # end before that, their sessions do, and what they had is given to the others.
-                session_ms = self._settings(group.group_id).group_consumer_session_timeout_ms
+                session_ms = self._configs.of(group.group_id, GroupSettings).group_consumer_session_timeout_ms
                 topics = sorted(self._topics.written(name) for name in group.topics_of(member))
                 side = ClassicSide(session_ms, ((made.protocol, subscription_of(topics)),))
                 made.add(self._downgraded_member(replace(member, instance_id=None), side))

@@ -13,7 +13,7 @@ from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.classic import ClassicGroups
 from magnetar.kafka.coordinators.facts import NO_TIMESTAMP, Committed, Committer, OffsetCommit, offset_fact
 from magnetar.kafka.coordinators.group import ClassicGroup
-from magnetar.kafka.coordinators.kinds import AnyGroup, Kinds, gives_way
+from magnetar.kafka.coordinators.kinds import AnyGroup, Kinds
 from magnetar.kafka.coordinators.pending import Name, PendingOffsets
 from magnetar.wire.kafka.errors import ErrorCode
 
@@ -51,8 +51,7 @@ class GroupOffsets:
                 )
             group = ClassicGroup(group_id, since_ms=now_ms)
         group.check_committer(who, commits, api_version, in_transaction=transaction is not None)
-        if isinstance(group, ClassicGroup):
-            self._classic.touch(group, who.member_id, now_ms)
+        self._classic.touch(group_id, who.member_id, now_ms)
         codes = []
         facts = []
         for commit in commits:
@@ -162,11 +161,10 @@ class GroupOffsets:
                     and not self.pending.holds(Name(group.group_id, topic, partition))
                 ]
                 facts += self._drop(group, topic, gone)
-            waits = isinstance(group, ClassicGroup) and group.pending
             if (
-                gives_way(group)
+                group.gives_way
                 and not group.offsets
-                and not (waits or self.pending.of_group(group.group_id))
+                and not (group.awaits_members or self.pending.of_group(group.group_id))
             ):
                 facts += self._drop_group(group)
         return Decision(tuple(facts), None)

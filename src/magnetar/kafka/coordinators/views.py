@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from magnetar.coordination.timers import Timers
 from magnetar.kafka.coordinators.group import ClassicGroup, GroupState, Member
+from magnetar.kafka.coordinators.modern.surroundings import SettingsOfGroups
 from magnetar.kafka.coordinators.rebalance import join_key, session_key, sync_key
+from magnetar.kafka.coordinators.settings import GroupSettings
+from magnetar.kafka.coordinators.topics import Topics
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,16 @@ class GroupView:
         if self.state is GroupState.COMPLETING_REBALANCE:
             return f"rebalancing because of {self.reason}; waits for {names or self.leader} to sync{left}"
         return ""
+
+
+class Viewed(NamedTuple):
+    """What a view of a group is made with, besides the group."""
+
+    configs: SettingsOfGroups
+    topics: Topics
+    settings: GroupSettings
+    timers: Timers
+    now_ms: int
 
 
 def view(group: ClassicGroup, timers: Timers, now_ms: int) -> GroupView:

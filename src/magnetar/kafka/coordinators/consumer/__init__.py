@@ -5,6 +5,5 @@ group      one group: its members, what they should have (the target) and what t
 assignors  who should have what: ``uniform`` and ``range``
 reconcile  how one member comes from what it has to what it should have
 members    decides heartbeats, leaving, silence
-topics     what groups see of topics, and the names that regular expressions mean
 views      groups as operators see them
 """

@@ -1,41 +1,48 @@
-"""What a consumer group has done apart from its decider. In a module of its own: who carries it out is there in every
-broker, and the groups are not.
-"""
+"""What a consumer group has done apart from its decider."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from magnetar.coordination.decision import Action
+from magnetar.kafka.coordinators.actions import GroupAction, TargetAction
+from magnetar.kafka.coordinators.topics import Shows, Topics, resolve
 
 if TYPE_CHECKING:
     from magnetar.kafka.coordinators.consumer.assignors import Sizes, Subscriber, Targets
-    from magnetar.kafka.coordinators.consumer.topics import Shows
 
 
 @dataclass(frozen=True, slots=True)
-class MakeTarget(Action):
-    """A target to be made apart from the event loop, for an epoch of a group."""
+class MakeTarget(TargetAction):
+    """A target to be made by an assignor."""
 
-    group_id: str
-    epoch: int
+    kind: ClassVar[str] = "consumer"
     assignor: str
     subscribers: tuple[Subscriber, ...]
     sizes: Sizes
 
+    @property
+    def work(self) -> int:
+        """The number of members and partitions it is about."""
+        return len(self.subscribers) + sum(self.sizes.values())
+
     def make(self) -> Targets:
-        """Return who should have what; takes a while."""
+        """Return what each member is to have; takes a while."""
         from magnetar.kafka.coordinators.consumer.assignors import ASSIGNORS
 
         return ASSIGNORS[self.assignor](self.subscribers, self.sizes)
 
 
 @dataclass(frozen=True, slots=True)
-class ResolveRegexes(Action):
-    """Expressions to be held against the names of all topics."""
+class ResolveRegexes(GroupAction):
+    """Expressions to be matched against the names of all topics."""
 
-    group_id: str
+    kind: ClassVar[str] = "consumer"
     regexes: tuple[str, ...]
     version: int
     shows: Shows | None
+
+    def carry_out(self, topics: Topics) -> Awaitable[dict[str, frozenset[str]]]:
+        """Match them; other work has its turn meanwhile."""
+        return resolve(topics, self.regexes, self.shows)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from magnetar.coordination.caller import Caller
-from magnetar.coordination.decision import Decision
+from magnetar.coordination.decision import Decision, Token
 from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.coordination.timers import TimerKey
 from magnetar.kafka.coordinators.consumer.embedded import assignment_of, by_id, read_subscription, version_of
@@ -21,9 +21,10 @@ from magnetar.kafka.coordinators.consumer.group import (
     ConsumerMember,
     MemberState,
 )
-from magnetar.kafka.coordinators.consumer.members import ConsumerGroups, Draft
-from magnetar.kafka.coordinators.consumer.topics import Topics
+from magnetar.kafka.coordinators.consumer.members import ConsumerGroups
 from magnetar.kafka.coordinators.group import CONSUMER
+from magnetar.kafka.coordinators.modern.members import Draft
+from magnetar.kafka.coordinators.topics import Topics
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.malformed import WireError
 from magnetar.wire.kafka.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
@@ -42,15 +43,27 @@ _KNOWN_ID_SINCE = 4
 class ClassicMembers:
     """The classic members of the consumer groups of one partition; ``new_id`` gives texts that never repeat."""
 
-    def __init__(self, consumer: ConsumerGroups, topics: Topics, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        find: Callable[[str], ConsumerGroup],
+        consumer: ConsumerGroups,
+        topics: Topics,
+        new_id: Callable[[], str],
+        check: Callable[[JoinGroupRequest], None],
+    ) -> None:
+        """``check`` refuses a JoinGroup that no group can grant."""
+        self._group = find
         self._consumer = consumer
         self._topics = topics
         self._new_id = new_id
+        self._check = check
 
     def join(
-        self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, now_ms: int
+        self, request: JoinGroupRequest, caller: Caller, token: Token, now_ms: int
     ) -> Decision[JoinGroupResponse]:
-        """Take in what a member says of itself; the answer comes at once, with the epoch that it has now."""
+        """Store what a member says of itself; the response comes immediately, with the epoch that it has now."""
+        self._check(request)
+        group = self._group(request.group_id)
         consumer = self._consumer
         if not consumer.migration(group).lets_classic_members_in:
             raise CoordinatorRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -99,7 +112,7 @@ class ClassicMembers:
             reason = (
                 "a classic member took the last consumer's place before all was assigned" if stale else ""
             )
-            consumer.on_downgrade(group, frozenset(), reason, now_ms, draft)
+            consumer.downgrade(group, frozenset(), reason, now_ms, draft)
         else:
             consumer.heard(group, member, now_ms)
             consumer.timers.schedule(
@@ -120,10 +133,9 @@ class ClassicMembers:
             return ConsumerMember(member_id, instance_id)
         return self._consumer.replace_member(group, known, member_id, draft)
 
-    def sync(
-        self, group: ConsumerGroup, request: SyncGroupRequest, now_ms: int
-    ) -> Decision[SyncGroupResponse]:
-        """Tell a member what it has; unless there is more to be done, for which it has to join again."""
+    def sync(self, request: SyncGroupRequest, token: Token, now_ms: int) -> Decision[SyncGroupResponse]:
+        """Return what a member has; unless there is more to be done, for which it has to join again."""
+        group = self._group(request.group_id)
         member, side = _classic(group, request.member_id, request.group_instance_id)
         _check_generation(member, request.generation_id)
         protocol, metadata = side.protocols[0]
@@ -143,10 +155,9 @@ class ClassicMembers:
             ),
         )
 
-    def heartbeat(
-        self, group: ConsumerGroup, request: HeartbeatRequest, now_ms: int
-    ) -> Decision[HeartbeatResponse]:
-        """Note that a member lives, and tell it if it has to rejoin."""
+    def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> Decision[HeartbeatResponse]:
+        """Begin a member's session again, and answer whether it has to rejoin."""
+        group = self._group(request.group_id)
         member, _ = _classic(group, request.member_id, request.group_instance_id)
         _check_generation(member, request.generation_id)
         draft = Draft()
@@ -165,10 +176,9 @@ class ClassicMembers:
             self._expect_join(group, member, now_ms)
         return draft.decide(HeartbeatResponse(error_code=code))
 
-    def leave(
-        self, group: ConsumerGroup, request: LeaveGroupRequest, now_ms: int
-    ) -> Decision[LeaveGroupResponse]:
-        """Take members of either protocol out, each answered for itself."""
+    def leave(self, request: LeaveGroupRequest, now_ms: int) -> Decision[LeaveGroupResponse]:
+        """Remove members of either protocol, each answered for itself."""
+        group = self._group(request.group_id)
         leaving: dict[str, ConsumerMember] = {}
         answers = []
         for who in request.members:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from magnetar.kafka.coordinators.consumer.group import Assignment
-from magnetar.kafka.coordinators.consumer.topics import Topics
+from magnetar.kafka.coordinators.topics import Topics
 from magnetar.wire.kafka.malformed import WireError
 from magnetar.wire.kafka.message import Message
 from magnetar.wire.kafka.messages.consumer_protocol_assignment import (

@@ -10,9 +10,8 @@ out what it says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import NamedTuple
 
 from magnetar.coordination.decision import Fact
 from magnetar.kafka.coordinators.consumer.group import (
@@ -23,7 +22,7 @@ from magnetar.kafka.coordinators.consumer.group import (
     MemberState,
     ResolvedRegex,
 )
-from magnetar.wire.kafka.message import Message
+from magnetar.kafka.coordinators.modern.facts import ModernFact, Readers, fact
 from magnetar.wire.kafka.messages.consumer_group_current_member_assignment_key import (
     ConsumerGroupCurrentMemberAssignmentKey,
 )
@@ -62,17 +61,6 @@ from magnetar.wire.kafka.messages.consumer_group_target_assignment_metadata_valu
 _GROUP, _SIZES, _MEMBER, _TARGET_EPOCH, _TARGET, _CURRENT, _REGEX = (
     kind.to_bytes(2, "big") for kind in (3, 4, 5, 6, 7, 8, 16)
 )
-_VERSION = bytes(2)
-
-
-class ConsumerFact(NamedTuple):
-    """One record: whose group it is about, and what it does to that; ``ends`` where the group itself is gone."""
-
-    group_id: str
-    apply: Callable[[ConsumerGroup], object]
-    is_end: bool = False
-    """Whether it says that something is gone: a group that is not there needs not be made for it."""
-    ends: bool = False
 
 
 # Writing.
@@ -82,7 +70,7 @@ def group_fact(group: ConsumerGroup) -> Fact:
     """Return the record of a group's epoch."""
     key = ConsumerGroupMetadataKey(group_id=group.group_id)
     value = ConsumerGroupMetadataValue(epoch=group.epoch, metadata_hash=group.metadata_hash)
-    return _fact(_GROUP, key, value)
+    return fact(_GROUP, key, value)
 
 
 def member_fact(group_id: str, member: ConsumerMember) -> Fact:
@@ -99,7 +87,7 @@ def member_fact(group_id: str, member: ConsumerMember) -> Fact:
         server_assignor=member.server_assignor,
         classic_member_metadata=_classic(member.classic),
     )
-    return _fact(_MEMBER, key, value)
+    return fact(_MEMBER, key, value)
 
 
 def current_fact(group_id: str, member: ConsumerMember) -> Fact:
@@ -112,7 +100,7 @@ def current_fact(group_id: str, member: ConsumerMember) -> Fact:
         assigned_partitions=_current(member, member.assigned),
         partitions_pending_revocation=_current(member, member.revoking),
     )
-    return _fact(_CURRENT, key, value)
+    return fact(_CURRENT, key, value)
 
 
 def target_fact(group_id: str, member_id: str, target: Assignment) -> Fact:
@@ -124,13 +112,13 @@ def target_fact(group_id: str, member_id: str, target: Assignment) -> Fact:
             for topic_id, partitions in sorted(target.items())
         ]
     )
-    return _fact(_TARGET, key, value)
+    return fact(_TARGET, key, value)
 
 
 def target_epoch_fact(group: ConsumerGroup) -> Fact:
     """Return the record of the epoch that all targets are for; it comes behind them."""
     key = ConsumerGroupTargetAssignmentMetadataKey(group_id=group.group_id)
-    return _fact(
+    return fact(
         _TARGET_EPOCH,
         key,
         ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=group.assignment_epoch),
@@ -141,19 +129,17 @@ def regex_fact(group_id: str, regex: str, resolved: ResolvedRegex | None) -> Fac
     """Return the record of what an expression means, or that nobody uses it any more."""
     key = ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex)
     if resolved is None:
-        return _fact(_REGEX, key, None)
+        return fact(_REGEX, key, None)
     value = ConsumerGroupRegularExpressionValue(topics=sorted(resolved.topics), timestamp=resolved.timestamp)
-    return _fact(_REGEX, key, value)
+    return fact(_REGEX, key, value)
 
 
 def member_end(group_id: str, member_id: str) -> tuple[Fact, ...]:
     """Return the records of a member's end, in Kafka's order."""
     return (
-        _fact(
-            _CURRENT, ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None
-        ),
-        _fact(_TARGET, ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
-        _fact(_MEMBER, ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
+        fact(_CURRENT, ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
+        fact(_TARGET, ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
+        fact(_MEMBER, ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
     )
 
 
@@ -163,8 +149,8 @@ def group_end(group: ConsumerGroup) -> Iterable[Fact]:
         yield from member_end(group.group_id, member_id)
     for regex in group.regexes:
         yield regex_fact(group.group_id, regex, None)
-    yield _fact(_TARGET_EPOCH, ConsumerGroupTargetAssignmentMetadataKey(group_id=group.group_id), None)
-    yield _fact(_GROUP, ConsumerGroupMetadataKey(group_id=group.group_id), None)
+    yield fact(_TARGET_EPOCH, ConsumerGroupTargetAssignmentMetadataKey(group_id=group.group_id), None)
+    yield fact(_GROUP, ConsumerGroupMetadataKey(group_id=group.group_id), None)
 
 
 def facts_of(group: ConsumerGroup) -> Iterable[Fact]:
@@ -179,10 +165,6 @@ def facts_of(group: ConsumerGroup) -> Iterable[Fact]:
     yield target_epoch_fact(group)
     for member in list(group.members.values()):
         yield current_fact(group.group_id, member)
-
-
-def _fact(kind: bytes, key: Message, value: Message | None) -> Fact:
-    return Fact(kind + key.encode(0), None if value is None else _VERSION + value.encode(0))
 
 
 def _classic(side: ClassicSide | None) -> ClassicMemberMetadata | None:
@@ -210,34 +192,28 @@ def _current(member: ConsumerMember, assignment: Assignment) -> list[TopicPartit
 # Reading.
 
 
-def read_consumer_fact(key: bytes, value: bytes | None) -> ConsumerFact | None:
-    """Return what a record says, None for one of another kind of group; raise ``WireError`` for damaged ones."""
-    read = _READERS.get(key[:2])
-    return None if read is None else read(key[2:], None if value is None else value[2:])
-
-
-def _read_group(key: bytes, value: bytes | None) -> ConsumerFact:
+def _read_group(key: bytes, value: bytes | None) -> ModernFact[ConsumerGroup]:
     group_id = ConsumerGroupMetadataKey.decode(key, 0).group_id
     if value is None:
-        return ConsumerFact(group_id, lambda group: None, is_end=True, ends=True)
+        return ModernFact(group_id, lambda group: None, is_end=True, ends=True)
     said = ConsumerGroupMetadataValue.decode(value, 0)
 
     def apply(group: ConsumerGroup) -> None:
         group.epoch, group.metadata_hash = said.epoch, said.metadata_hash
 
-    return ConsumerFact(group_id, apply)
+    return ModernFact(group_id, apply)
 
 
-def _read_sizes(key: bytes, value: bytes | None) -> ConsumerFact:
+def _read_sizes(key: bytes, value: bytes | None) -> ModernFact[ConsumerGroup]:
     group_id = ConsumerGroupMetadataKey.decode(key, 0).group_id  # the same fields
-    return ConsumerFact(group_id, lambda group: None, is_end=True)
+    return ModernFact(group_id, lambda group: None, is_end=True)
 
 
-def _read_member(key: bytes, value: bytes | None) -> ConsumerFact:
+def _read_member(key: bytes, value: bytes | None) -> ModernFact[ConsumerGroup]:
     name = ConsumerGroupMemberMetadataKey.decode(key, 0)
     member_id = name.member_id
     if value is None:
-        return ConsumerFact(name.group_id, lambda group: group.remove(member_id), is_end=True)
+        return ModernFact(name.group_id, lambda group: group.remove(member_id), is_end=True)
     said = ConsumerGroupMemberMetadataValue.decode(value, 0)
     classic = _read_classic(said.classic_member_metadata)
 
@@ -258,7 +234,7 @@ def _read_member(key: bytes, value: bytes | None) -> ConsumerFact:
             )
         )
 
-    return ConsumerFact(name.group_id, apply)
+    return ModernFact(name.group_id, apply)
 
 
 def _read_classic(told: ClassicMemberMetadata | None) -> ClassicSide | None:
@@ -268,33 +244,33 @@ def _read_classic(told: ClassicMemberMetadata | None) -> ClassicSide | None:
     return ClassicSide(told.session_timeout_ms, protocols)
 
 
-def _read_target_epoch(key: bytes, value: bytes | None) -> ConsumerFact:
+def _read_target_epoch(key: bytes, value: bytes | None) -> ModernFact[ConsumerGroup]:
     group_id = ConsumerGroupTargetAssignmentMetadataKey.decode(key, 0).group_id
     if value is None:
-        return ConsumerFact(group_id, lambda group: None, is_end=True)
+        return ModernFact(group_id, lambda group: None, is_end=True)
     epoch = ConsumerGroupTargetAssignmentMetadataValue.decode(value, 0).assignment_epoch
 
     def apply(group: ConsumerGroup) -> None:
         group.assignment_epoch = epoch
 
-    return ConsumerFact(group_id, apply)
+    return ModernFact(group_id, apply)
 
 
-def _read_target(key: bytes, value: bytes | None) -> ConsumerFact:
+def _read_target(key: bytes, value: bytes | None) -> ModernFact[ConsumerGroup]:
     name = ConsumerGroupTargetAssignmentMemberKey.decode(key, 0)
     member_id = name.member_id
     if value is None:
-        return ConsumerFact(name.group_id, lambda group: group.targets.pop(member_id, None), is_end=True)
+        return ModernFact(name.group_id, lambda group: group.targets.pop(member_id, None), is_end=True)
     said = ConsumerGroupTargetAssignmentMemberValue.decode(value, 0)
     target = {each.topic_id: frozenset(each.partitions) for each in said.topic_partitions}
 
     def apply(group: ConsumerGroup) -> None:
         group.targets[member_id] = target
 
-    return ConsumerFact(name.group_id, apply)
+    return ModernFact(name.group_id, apply)
 
 
-def _read_current(key: bytes, value: bytes | None) -> ConsumerFact:
+def _read_current(key: bytes, value: bytes | None) -> ModernFact[ConsumerGroup]:
     name = ConsumerGroupCurrentMemberAssignmentKey.decode(key, 0)
     said = None if value is None else ConsumerGroupCurrentMemberAssignmentValue.decode(value, 0)
 
@@ -306,7 +282,7 @@ def _read_current(key: bytes, value: bytes | None) -> ConsumerFact:
             return
         group.put(_with_current(known or ConsumerMember(name.member_id), said))
 
-    return ConsumerFact(name.group_id, apply, is_end=said is None)
+    return ModernFact(name.group_id, apply, is_end=said is None)
 
 
 def _with_current(member: ConsumerMember, said: ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerMember:
@@ -336,11 +312,11 @@ def _assignment(rows: Iterable[TopicPartitions]) -> Assignment:
     return {each.topic_id: frozenset(each.partitions) for each in rows if each.partitions}
 
 
-def _read_regex(key: bytes, value: bytes | None) -> ConsumerFact:
+def _read_regex(key: bytes, value: bytes | None) -> ModernFact[ConsumerGroup]:
     name = ConsumerGroupRegularExpressionKey.decode(key, 0)
     regex = name.regular_expression
     if value is None:
-        return ConsumerFact(name.group_id, lambda group: group.regexes.pop(regex, None), is_end=True)
+        return ModernFact(name.group_id, lambda group: group.regexes.pop(regex, None), is_end=True)
     said = ConsumerGroupRegularExpressionValue.decode(value, 0)
     # The version is of another process, or of an earlier time of this one: it is looked for anew.
     resolved = ResolvedRegex(frozenset(said.topics), -1, said.timestamp)
@@ -348,10 +324,10 @@ def _read_regex(key: bytes, value: bytes | None) -> ConsumerFact:
     def apply(group: ConsumerGroup) -> None:
         group.regexes[regex] = resolved
 
-    return ConsumerFact(name.group_id, apply)
+    return ModernFact(name.group_id, apply)
 
 
-_READERS: dict[bytes, Callable[[bytes, bytes | None], ConsumerFact]] = {
+READERS: Readers = {
     _GROUP: _read_group,
     _SIZES: _read_sizes,
     _MEMBER: _read_member,

@@ -9,7 +9,8 @@ from enum import IntEnum, StrEnum
 from typing import ClassVar, NamedTuple
 
 from magnetar.coordination.refused import CoordinatorRefused
-from magnetar.kafka.coordinators.facts import Committed, Committer, OffsetCommit
+from magnetar.kafka.coordinators.facts import Committer, OffsetCommit
+from magnetar.kafka.coordinators.modern.group import ModernGroup
 from magnetar.wire.kafka.errors import ErrorCode
 
 Assignment = Mapping[bytes, frozenset[int]]
@@ -105,34 +106,15 @@ class ConsumerMember:
 
 
 @dataclass(slots=True)
-class ConsumerGroup:
-    """One group; members keep the order in which they came."""
+class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
+    """One group; what is counted here of all members is asked with each heartbeat."""
 
     kind: ClassVar[str] = "consumer"
-    group_id: str
-    epoch: int = 1
-    """Grows with whatever asks for a new assignment, from 1, as in Kafka: 0 is of members that join."""
-    metadata_hash: int = 0
-    """Of the subscribed topics: their ids and numbers of partitions."""
-    assignment_epoch: int = 1
-    """The epoch that `targets` are for."""
-    members: dict[str, ConsumerMember] = field(default_factory=dict)
-    static: dict[str, str] = field(default_factory=dict)
-    """The member id of each instance id."""
-    targets: dict[str, Assignment] = field(default_factory=dict)
     regexes: dict[str, ResolvedRegex] = field(default_factory=dict)
-    offsets: dict[str, dict[int, Committed]] = field(default_factory=dict)
-    heard_ms: dict[str, int] = field(default_factory=dict)
-    topics_version: int = -1
-    """Of the topics that `metadata_hash` was made from in this process."""
-    assigned_ms: int = -1
-    """When the target was last made in this process."""
-    assigning: bool = False
-    """Whether one is being made in a thread."""
     resolving: bool = False
     """Whether regular expressions are being held against the names of topics."""
     _held: dict[bytes, dict[int, str]] = field(default_factory=dict)
-    """Who has a partition, or has yet to give it up."""
+    """The member that has a partition, or has yet to give it up."""
     _subscribed: Counter[str] = field(default_factory=Counter)
     _by_regex: Counter[str] = field(default_factory=Counter)
     _assignors: Counter[str] = field(default_factory=Counter)
@@ -144,11 +126,6 @@ class ConsumerGroup:
     """How many stable members have each epoch."""
 
     # Asking.
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nobody is in it."""
-        return not self.members
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -214,20 +191,6 @@ class ConsumerGroup:
         most = self._assignors.most_common(1)
         return most[0][0] if most else default
 
-    def member(self, member_id: str) -> ConsumerMember:
-        """Return a member; refuse strangers."""
-        found = self.members.get(member_id)
-        if found is None:
-            raise CoordinatorRefused(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
-            )
-        return found
-
-    def static_member(self, instance_id: str) -> ConsumerMember | None:
-        """Return the member that has an instance id."""
-        member_id = self.static.get(instance_id)
-        return None if member_id is None else self.members[member_id]
-
     # What it committed.
 
     def check_committer(
@@ -259,37 +222,7 @@ class ConsumerGroup:
         if epoch >= 0 or member_id:
             _check_epoch(self.member(member_id), epoch)
 
-    def check_deletes_offsets(self) -> None:
-        """Nothing stands against it, but for topics that members read."""
-
-    def idle_since_ms(self, topic: str, kept: Committed) -> int | None:
-        """Return since when nobody reads a topic that it committed an offset for; None while somebody does."""
-        return None if self.is_subscribed_to(topic) else kept.commit_timestamp
-
     # Changing.
-
-    def put(self, member: ConsumerMember) -> None:
-        """Take in a member, or what became of it."""
-        old = self.members.get(member.member_id)
-        if old is not None:
-            self._count(old, -1)
-            if old.instance_id is not None and old.instance_id != member.instance_id:
-                self.static.pop(old.instance_id, None)
-        self.members[member.member_id] = member
-        self._count(member, 1)
-        if member.instance_id is not None:
-            self.static[member.instance_id] = member.member_id
-
-    def remove(self, member_id: str) -> ConsumerMember | None:
-        """Forget a member, and what it should have."""
-        member = self.members.pop(member_id, None)
-        self.targets.pop(member_id, None)
-        self.heard_ms.pop(member_id, None)
-        if member is not None:
-            self._count(member, -1)
-            if member.instance_id is not None and self.static.get(member.instance_id) == member_id:
-                del self.static[member.instance_id]
-        return member
 
     def _count(self, member: ConsumerMember, by: int) -> None:
         self._add(self._subscribed, member.topics, by)

@@ -9,25 +9,18 @@ Each method gives a `Decision`, or raises `CoordinatorRefused` and then has chan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from magnetar.coordination.decision import Action, Decision, Fact, Release
+from magnetar.coordination.decision import Decision
 from magnetar.coordination.refused import CoordinatorRefused
-from magnetar.coordination.timers import TimerKey, Timers
+from magnetar.kafka.coordinators.actions import GroupAction
 from magnetar.kafka.coordinators.bounds import check_topics
+from magnetar.kafka.coordinators.consumer import facts
 from magnetar.kafka.coordinators.consumer.actions import MakeTarget, ResolveRegexes
-from magnetar.kafka.coordinators.consumer.assignors import Subscriber, Targets
-from magnetar.kafka.coordinators.consumer.facts import (
-    current_fact,
-    group_fact,
-    member_end,
-    member_fact,
-    regex_fact,
-    target_epoch_fact,
-    target_fact,
-)
+from magnetar.kafka.coordinators.consumer.assignors import Subscriber
+from magnetar.kafka.coordinators.consumer.facts import member_fact, regex_fact
 from magnetar.kafka.coordinators.consumer.group import (
     LEFT_FOR_A_MOMENT,
     NOTHING,
@@ -38,8 +31,10 @@ from magnetar.kafka.coordinators.consumer.group import (
     ResolvedRegex,
 )
 from magnetar.kafka.coordinators.consumer.reconcile import reconcile
-from magnetar.kafka.coordinators.consumer.topics import Shows, Topics, compiled, hash_of
+from magnetar.kafka.coordinators.modern.members import Draft, ModernGroups
+from magnetar.kafka.coordinators.modern.surroundings import Surroundings
 from magnetar.kafka.coordinators.settings import GroupSettings, MigrationPolicy
+from magnetar.kafka.coordinators.topics import Shows, compiled
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from magnetar.wire.kafka.messages.consumer_group_heartbeat_response import (
@@ -50,12 +45,9 @@ from magnetar.wire.kafka.messages.consumer_group_heartbeat_response import (
     TopicPartitions,
 )
 
-INLINE_WORK = 2_000
-"""Members and partitions for which a target is made at once, a millisecond or two of work; for more in a thread."""
 REGEX_PAUSE_MS = 10_000
 """At least, between two looks of one group at all names of topics."""
 _NEEDS_MEMBER_ID_SINCE = 1
-Answer = TypeVar("Answer")
 
 
 class Beating(NamedTuple):
@@ -67,34 +59,37 @@ class Beating(NamedTuple):
     shows: Shows | None = None
 
 
-class Draft:
-    """What one decision comes to: facts gather in it."""
+class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, Assignment]):
+    """The consumer groups of one partition."""
 
-    def __init__(self) -> None:
-        self.facts: list[Fact] = []
-        self.released: list[Release] = []
-        self.actions: list[Action] = []
-        self.replaced: ConsumerMember | None = None
-        """The static member whose place was taken."""
+    facts = facts
+    nothing = NOTHING
+    timed = ("session", "revoke", "join", "sync")
 
-    def decide(self, answer: Answer | None) -> Decision[Answer]:
-        """Return the decision."""
-        return Decision(tuple(self.facts), answer, tuple(self.released), tuple(self.actions))
+    def __init__(self, around: Surroundings) -> None:
+        ModernGroups.__init__(self, around)
+        self.downgrade = around.downgrade
 
+    def _settings(self, group_id: str) -> GroupSettings:
+        return self._configs.of(group_id, GroupSettings)
 
-class ConsumerGroups:
-    """The consumer groups of one partition; ``new_id`` gives texts that never repeat."""
+    def session_ms(self, group: ConsumerGroup, member: ConsumerMember) -> int:
+        """Return how long a member may be silent: a classic one says that itself."""
+        if member.classic is not None:
+            return member.classic.session_timeout_ms
+        return self._settings(group.group_id).group_consumer_session_timeout_ms
 
-    def __init__(
-        self, settings: Callable[[str], GroupSettings], topics: Topics, new_id: Callable[[], str]
-    ) -> None:
-        """``settings`` gives those in force now for a group."""
-        self._settings = settings
-        self.timers = Timers()
-        self._topics = topics
-        self._new_id = new_id
-        self.on_downgrade: Callable[[ConsumerGroup, Collection[str], str, int, Draft], None]
-        """Makes a classic group of one, without some members (`magnetar.kafka.coordinators.migration`)."""
+    def assignment_interval_ms(self, group: ConsumerGroup) -> int:
+        """Return the least time between two targets."""
+        return self._settings(group.group_id).group_consumer_assignment_interval_ms
+
+    def subscribed_topics(self, group: ConsumerGroup) -> frozenset[str]:
+        """Return the topics that members named, and those that their expressions match."""
+        return group.subscribed_topics()
+
+    def has_to_revoke(self, member: ConsumerMember) -> bool:
+        """True if a member has partitions to give up; a classic one joins again for that, which has its own time."""
+        return member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None
 
     def migration(self, group: ConsumerGroup) -> MigrationPolicy:
         """Return whether the group may go over to the other protocol."""
@@ -199,23 +194,6 @@ class ConsumerGroups:
                 f"instance id is owned by {known.member_id} member.",
             )
 
-    def replace_member(
-        self, group: ConsumerGroup, known: ConsumerMember, member_id: str, draft: Draft
-    ) -> ConsumerMember:
-        """Let a static member that came back take the place of the one that it was."""
-        draft.replaced = known
-        target = group.targets.get(known.member_id, NOTHING)
-        self._cancel(group, known.member_id)
-        group.remove(known.member_id)
-        draft.facts += member_end(group.group_id, known.member_id)
-        member = replace(known, member_id=member_id, epoch=0, previous_epoch=0)
-        group.put(member)
-        group.targets[member_id] = target
-        draft.facts.append(member_fact(group.group_id, member))
-        draft.facts.append(target_fact(group.group_id, member_id, target))
-        draft.facts.append(current_fact(group.group_id, member))
-        return member
-
     def take_in(
         self, group: ConsumerGroup, before: ConsumerMember, member: ConsumerMember, draft: Draft
     ) -> None:
@@ -233,34 +211,15 @@ class ConsumerGroups:
             group.topics_version = -1
         is_resolved = not member.regex or member.regex in group.regexes
         if topics or (regex and is_resolved) or group.assignor(default) != assignor:
-            self._bump(group, draft)
+            self.bump(group, draft)
         if before.regex and before.regex != member.regex:
             self._drop_regex(group, before.regex, draft)
-
-    def _bump(self, group: ConsumerGroup, draft: Draft) -> None:
-        """Begin a new epoch; of several reasons in one decision the first does it."""
-        fact = group_fact(group)
-        if not any(each.key == fact.key for each in draft.facts):
-            group.epoch += 1
-        draft.facts = [each for each in draft.facts if each.key != fact.key]
-        draft.facts.append(group_fact(group))
 
     def _drop_regex(self, group: ConsumerGroup, regex: str, draft: Draft) -> None:
         if not group.uses_regex(regex) and group.regexes.pop(regex, None) is not None:
             draft.facts.append(regex_fact(group.group_id, regex, None))
 
     # Topics.
-
-    def refresh(self, group: ConsumerGroup, draft: Draft) -> None:
-        """See whether the topics that are read have changed."""
-        version = self._topics.version
-        if group.topics_version == version:
-            return
-        group.topics_version = version
-        found = hash_of(self._topics, group.subscribed_topics())
-        if found != group.metadata_hash:
-            group.metadata_hash = found
-            self._bump(group, draft)
 
     def _resolve(self, group: ConsumerGroup, caller: Beating, now_ms: int, draft: Draft) -> None:
         """Have expressions resolved that nobody has yet, or whose names have changed."""
@@ -281,14 +240,14 @@ class ConsumerGroups:
             group.resolving = True
             draft.actions.append(ResolveRegexes(group.group_id, tuple(due), version, caller.shows))
 
-    def resolved(
+    def _resolved(
         self,
         group: ConsumerGroup,
         asked: ResolveRegexes,
         found: dict[str, frozenset[str]] | BaseException,
         now_ms: int,
     ) -> Decision[None]:
-        """Hear what expressions mean; with other topics than before a new assignment is due."""
+        """Store the topics that expressions match; with other topics than before a new assignment is due."""
         group.resolving = False
         draft = Draft()
         if not isinstance(found, BaseException):
@@ -300,35 +259,15 @@ class ConsumerGroups:
                 draft.facts.append(regex_fact(group.group_id, regex, group.regexes[regex]))
                 if topics != (frozenset() if known is None else known.topics):
                     group.topics_version = -1
-                    self._bump(group, draft)
+                    self.bump(group, draft)
         self.refresh(group, draft)  # in the same epoch
         return Decision(tuple(draft.facts), None)
 
     # Targets.
 
-    def retarget(self, group: ConsumerGroup, now_ms: int, draft: Draft) -> None:
-        """Make a new target if the group has a new epoch, and the last one is not too young."""
-        if group.epoch <= group.assignment_epoch or group.assigning:
-            return
-        pause_ms = self._settings(group.group_id).group_consumer_assignment_interval_ms
-        if group.assigned_ms >= 0 and now_ms - group.assigned_ms < pause_ms:
-            return
-        group.assigned_ms = now_ms
-        made = self._order(group)
-        if len(made.subscribers) + sum(made.sizes.values()) > INLINE_WORK:
-            group.assigning = True
-            draft.actions.append(made)
-        else:
-            self._set_targets(group, made.epoch, made.make(), draft)
-
-    def _order(self, group: ConsumerGroup) -> MakeTarget:
-        ids: dict[str, bytes] = {}
-        sizes: dict[bytes, int] = {}
-        for name in group.subscribed_topics():
-            found = self._topics.find(name)
-            if found is not None:
-                ids[name] = found.topic_id
-                sizes[found.topic_id] = found.partitions
+    def order_target(self, group: ConsumerGroup) -> MakeTarget:
+        """Return the target to be made for the group's epoch."""
+        ids, sizes = self.seen_topics(group)
         known: dict[tuple[frozenset[str], str], frozenset[bytes]] = {}
         subscribers = []
         for member in group.members.values():
@@ -341,23 +280,12 @@ class ConsumerGroups:
         assignor = group.assignor(self._settings(group.group_id).group_consumer_assignors[0])
         return MakeTarget(group.group_id, group.epoch, assignor, tuple(subscribers), sizes)
 
-    def _set_targets(self, group: ConsumerGroup, epoch: int, targets: Targets, draft: Draft) -> None:
-        for member_id, target in targets.items():
-            if member_id in group.members and group.targets.get(member_id) != target:
-                group.targets[member_id] = target
-                draft.facts.append(target_fact(group.group_id, member_id, target))
-        group.assignment_epoch = epoch
-        draft.facts.append(target_epoch_fact(group))
-
-    def target_made(
-        self, group: ConsumerGroup, asked: MakeTarget, made: Targets | BaseException
-    ) -> Decision[None]:
-        """Hear what was made in a thread; members that came meanwhile are for the next one."""
-        group.assigning = False
-        draft = Draft()
-        if not isinstance(made, BaseException) and asked.epoch > group.assignment_epoch:
-            self._set_targets(group, asked.epoch, made, draft)
-        return Decision(tuple(draft.facts), None)
+    def done(self, group: ConsumerGroup, action: GroupAction, result: object, now_ms: int) -> Decision[None]:
+        """Take in a target, or what expressions match."""
+        if not isinstance(action, ResolveRegexes):
+            return ModernGroups.done(self, group, action, result, now_ms)
+        assert isinstance(result, dict | Exception)
+        return self._resolved(group, action, result, now_ms)
 
     # One member's way.
 
@@ -374,25 +302,8 @@ class ConsumerGroups:
         moved = reconcile(member, group.assignment_epoch, target, owned, group.is_held)
         if moved is member:
             return member
-        group.put(moved)
-        draft.facts.append(current_fact(group.group_id, moved))
-        key = TimerKey("revoke", group.group_id, moved.member_id)
-        if moved.state is MemberState.UNREVOKED_PARTITIONS and moved.classic is None:
-            self.timers.schedule(key, now_ms + max(moved.rebalance_timeout_ms, 0))
-        else:
-            self.timers.cancel(key)
+        self.move(group, moved, now_ms, draft)
         return moved
-
-    def heard(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
-        """Give a member its whole session again; it was just heard of."""
-        group.heard_ms[member.member_id] = now_ms
-        key = TimerKey("session", group.group_id, member.member_id)
-        self.timers.schedule(key, now_ms + self._session_ms(group, member))
-
-    def _session_ms(self, group: ConsumerGroup, member: ConsumerMember) -> int:
-        if member.classic is not None:
-            return member.classic.session_timeout_ms
-        return self._settings(group.group_id).group_consumer_session_timeout_ms
 
     # Leaving.
 
@@ -413,9 +324,7 @@ class ConsumerGroups:
         draft = Draft()
         if request.member_epoch == LEFT_FOR_A_MOMENT:
             left = replace(member, epoch=LEFT_FOR_A_MOMENT, revoking=NOTHING)
-            group.put(left)
-            draft.facts.append(current_fact(group.group_id, left))
-            self.timers.cancel(TimerKey("revoke", group.group_id, member.member_id))
+            self.leave_for_a_moment(group, left, draft)
         else:
             self.remove(group, [member], f"member {member.member_id} left", now_ms, draft)
         answer = ConsumerGroupHeartbeatResponse(
@@ -443,47 +352,26 @@ class ConsumerGroups:
         """Take members out; if only classic ones are left, the group becomes a classic one, and rebalances."""
         leaving = {member.member_id for member in members}
         if leaving and self.may_downgrade(group, leaving):
-            self.on_downgrade(group, leaving, reason, now_ms, draft)
+            self.downgrade(group, leaving, reason, now_ms, draft)
             return
         for member in members:
-            self._remove(group, member, draft)
+            self.drop(group, member, draft)
 
-    def _remove(self, group: ConsumerGroup, member: ConsumerMember, draft: Draft) -> None:
-        self._cancel(group, member.member_id)
-        group.remove(member.member_id)
-        draft.facts += member_end(group.group_id, member.member_id)
+    def dropped(self, group: ConsumerGroup, member: ConsumerMember, draft: Draft) -> None:
+        """Forget an expression that no other member has."""
         if member.regex:
             self._drop_regex(group, member.regex, draft)
         group.topics_version = -1
-        self._bump(group, draft)
-
-    def _cancel(self, group: ConsumerGroup, member_id: str) -> None:
-        for kind in ("session", "revoke", "join", "sync"):
-            self.timers.cancel(TimerKey(kind, group.group_id, member_id))
 
     # Time.
 
     def expire(self, group: ConsumerGroup, member_id: str, now_ms: int) -> Decision[None]:
-        """Take out a member that was silent for too long, or kept what it had to give up."""
+        """Remove a member that was silent for too long, or did not give up in time what it had to."""
         draft = Draft()
         member = group.members.get(member_id)
         if member is not None:
             self.remove(group, [member], f"member {member_id} was silent for too long", now_ms, draft)
         return draft.decide(None)
-
-    def resume(self, groups: Iterable[ConsumerGroup], now_ms: int) -> None:
-        """After all facts were replayed: give every member a whole session to be heard in."""
-        for group in groups:
-            for member in group.members.values():
-                self.heard(group, member, now_ms)
-                if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
-                    key = TimerKey("revoke", group.group_id, member.member_id)
-                    self.timers.schedule(key, now_ms + max(member.rebalance_timeout_ms, 0))
-
-    def forget(self, group: ConsumerGroup) -> None:
-        """Let go of a group's timers."""
-        for member_id in group.members:
-            self._cancel(group, member_id)
 
 
 def told_assignment(member: ConsumerMember) -> ToldAssignment:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from magnetar.coordination.timers import TimerKey, Timers
 from magnetar.kafka.coordinators.consumer.group import Assignment, ConsumerGroup, ConsumerMember
-from magnetar.kafka.coordinators.consumer.topics import Topics
 from magnetar.kafka.coordinators.settings import GroupSettings
+from magnetar.kafka.coordinators.topics import Topics
 from magnetar.kafka.coordinators.views import GroupView, MemberView
 from magnetar.wire.kafka.messages.consumer_group_describe_response import (
     Assignment as DescribedAssignment,

@@ -9,13 +9,12 @@ Kind 15 is passed over: which states there are is asked where they are kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import NamedTuple
 
 from magnetar.coordination.decision import Fact
+from magnetar.kafka.coordinators.modern.facts import ModernFact, Readers, fact
 from magnetar.kafka.coordinators.share.group import Assignment, ShareGroup, ShareMember
-from magnetar.wire.kafka.message import Message
 from magnetar.wire.kafka.messages.share_group_current_member_assignment_key import (
     ShareGroupCurrentMemberAssignmentKey,
 )
@@ -44,18 +43,7 @@ from magnetar.wire.kafka.messages.share_group_target_assignment_metadata_value i
 _MEMBER, _GROUP, _TARGET_EPOCH, _TARGET, _CURRENT, _STATES = (
     kind.to_bytes(2, "big") for kind in (10, 11, 12, 13, 14, 15)
 )
-_VERSION = bytes(2)
 _STABLE = 0
-
-
-class ShareFact(NamedTuple):
-    """One record: whose group it is about, and what it does to that; ``ends`` where the group itself is gone."""
-
-    group_id: str
-    apply: Callable[[ShareGroup], object]
-    is_end: bool = False
-    """Whether it says that something is gone: a group that is not there needs not be made for it."""
-    ends: bool = False
 
 
 # Writing.
@@ -64,7 +52,7 @@ class ShareFact(NamedTuple):
 def group_fact(group: ShareGroup) -> Fact:
     """Return the record of a group's epoch."""
     value = ShareGroupMetadataValue(epoch=group.epoch, metadata_hash=group.metadata_hash)
-    return _fact(_GROUP, ShareGroupMetadataKey(group_id=group.group_id), value)
+    return fact(_GROUP, ShareGroupMetadataKey(group_id=group.group_id), value)
 
 
 def member_fact(group_id: str, member: ShareMember) -> Fact:
@@ -75,7 +63,7 @@ def member_fact(group_id: str, member: ShareMember) -> Fact:
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topics),
     )
-    return _fact(_MEMBER, ShareGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id), value)
+    return fact(_MEMBER, ShareGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id), value)
 
 
 def current_fact(group_id: str, member: ShareMember) -> Fact:
@@ -90,7 +78,7 @@ def current_fact(group_id: str, member: ShareMember) -> Fact:
         ],
     )
     key = ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id)
-    return _fact(_CURRENT, key, value)
+    return fact(_CURRENT, key, value)
 
 
 def target_fact(group_id: str, member_id: str, target: Assignment) -> Fact:
@@ -101,21 +89,21 @@ def target_fact(group_id: str, member_id: str, target: Assignment) -> Fact:
             for topic_id, partitions in sorted(target.items())
         ]
     )
-    return _fact(_TARGET, ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value)
+    return fact(_TARGET, ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value)
 
 
 def target_epoch_fact(group: ShareGroup) -> Fact:
     """Return the record of the epoch that all targets are for; it comes behind them."""
     value = ShareGroupTargetAssignmentMetadataValue(assignment_epoch=group.assignment_epoch)
-    return _fact(_TARGET_EPOCH, ShareGroupTargetAssignmentMetadataKey(group_id=group.group_id), value)
+    return fact(_TARGET_EPOCH, ShareGroupTargetAssignmentMetadataKey(group_id=group.group_id), value)
 
 
 def member_end(group_id: str, member_id: str) -> tuple[Fact, ...]:
     """Return the records of a member's end."""
     return (
-        _fact(_CURRENT, ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
-        _fact(_TARGET, ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
-        _fact(_MEMBER, ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
+        fact(_CURRENT, ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
+        fact(_TARGET, ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
+        fact(_MEMBER, ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
     )
 
 
@@ -123,8 +111,8 @@ def group_end(group: ShareGroup) -> Iterable[Fact]:
     """Return the records of a group's end."""
     for member_id in group.members:
         yield from member_end(group.group_id, member_id)
-    yield _fact(_TARGET_EPOCH, ShareGroupTargetAssignmentMetadataKey(group_id=group.group_id), None)
-    yield _fact(_GROUP, ShareGroupMetadataKey(group_id=group.group_id), None)
+    yield fact(_TARGET_EPOCH, ShareGroupTargetAssignmentMetadataKey(group_id=group.group_id), None)
+    yield fact(_GROUP, ShareGroupMetadataKey(group_id=group.group_id), None)
 
 
 def facts_of(group: ShareGroup) -> Iterable[Fact]:
@@ -139,41 +127,31 @@ def facts_of(group: ShareGroup) -> Iterable[Fact]:
         yield current_fact(group.group_id, member)
 
 
-def _fact(kind: bytes, key: Message, value: Message | None) -> Fact:
-    return Fact(kind + key.encode(0), None if value is None else _VERSION + value.encode(0))
-
-
 # Reading.
 
 
-def read_share_group_fact(key: bytes, value: bytes | None) -> ShareFact | None:
-    """Return what a record says, None for one of another kind of group; raise ``WireError`` for damaged ones."""
-    read = _READERS.get(key[:2])
-    return None if read is None else read(key[2:], None if value is None else value[2:])
-
-
-def _read_group(key: bytes, value: bytes | None) -> ShareFact:
+def _read_group(key: bytes, value: bytes | None) -> ModernFact[ShareGroup]:
     group_id = ShareGroupMetadataKey.decode(key, 0).group_id
     if value is None:
-        return ShareFact(group_id, lambda group: None, is_end=True, ends=True)
+        return ModernFact(group_id, lambda group: None, is_end=True, ends=True)
     said = ShareGroupMetadataValue.decode(value, 0)
 
     def apply(group: ShareGroup) -> None:
         group.epoch, group.metadata_hash = said.epoch, said.metadata_hash
 
-    return ShareFact(group_id, apply)
+    return ModernFact(group_id, apply)
 
 
-def _read_states(key: bytes, value: bytes | None) -> ShareFact:
+def _read_states(key: bytes, value: bytes | None) -> ModernFact[ShareGroup]:
     group_id = ShareGroupMetadataKey.decode(key, 0).group_id  # the same fields
-    return ShareFact(group_id, lambda group: None, is_end=True)
+    return ModernFact(group_id, lambda group: None, is_end=True)
 
 
-def _read_member(key: bytes, value: bytes | None) -> ShareFact:
+def _read_member(key: bytes, value: bytes | None) -> ModernFact[ShareGroup]:
     name = ShareGroupMemberMetadataKey.decode(key, 0)
     member_id = name.member_id
     if value is None:
-        return ShareFact(name.group_id, lambda group: group.remove(member_id), is_end=True)
+        return ModernFact(name.group_id, lambda group: group.remove(member_id), is_end=True)
     said = ShareGroupMemberMetadataValue.decode(value, 0)
 
     def apply(group: ShareGroup) -> None:
@@ -188,36 +166,36 @@ def _read_member(key: bytes, value: bytes | None) -> ShareFact:
             )
         )
 
-    return ShareFact(name.group_id, apply)
+    return ModernFact(name.group_id, apply)
 
 
-def _read_target_epoch(key: bytes, value: bytes | None) -> ShareFact:
+def _read_target_epoch(key: bytes, value: bytes | None) -> ModernFact[ShareGroup]:
     group_id = ShareGroupTargetAssignmentMetadataKey.decode(key, 0).group_id
     if value is None:
-        return ShareFact(group_id, lambda group: None, is_end=True)
+        return ModernFact(group_id, lambda group: None, is_end=True)
     epoch = ShareGroupTargetAssignmentMetadataValue.decode(value, 0).assignment_epoch
 
     def apply(group: ShareGroup) -> None:
         group.assignment_epoch = epoch
 
-    return ShareFact(group_id, apply)
+    return ModernFact(group_id, apply)
 
 
-def _read_target(key: bytes, value: bytes | None) -> ShareFact:
+def _read_target(key: bytes, value: bytes | None) -> ModernFact[ShareGroup]:
     name = ShareGroupTargetAssignmentMemberKey.decode(key, 0)
     member_id = name.member_id
     if value is None:
-        return ShareFact(name.group_id, lambda group: group.targets.pop(member_id, None), is_end=True)
+        return ModernFact(name.group_id, lambda group: group.targets.pop(member_id, None), is_end=True)
     said = ShareGroupTargetAssignmentMemberValue.decode(value, 0)
     target = {each.topic_id: frozenset(each.partitions) for each in said.topic_partitions}
 
     def apply(group: ShareGroup) -> None:
         group.targets[member_id] = target
 
-    return ShareFact(name.group_id, apply)
+    return ModernFact(name.group_id, apply)
 
 
-def _read_current(key: bytes, value: bytes | None) -> ShareFact:
+def _read_current(key: bytes, value: bytes | None) -> ModernFact[ShareGroup]:
     name = ShareGroupCurrentMemberAssignmentKey.decode(key, 0)
     said = None if value is None else ShareGroupCurrentMemberAssignmentValue.decode(value, 0)
 
@@ -239,10 +217,10 @@ def _read_current(key: bytes, value: bytes | None) -> ShareFact:
             )
         )
 
-    return ShareFact(name.group_id, apply, is_end=said is None)
+    return ModernFact(name.group_id, apply, is_end=said is None)
 
 
-_READERS: dict[bytes, Callable[[bytes, bytes | None], ShareFact]] = {
+READERS: Readers = {
     _MEMBER: _read_member,
     _GROUP: _read_group,
     _TARGET_EPOCH: _read_target_epoch,

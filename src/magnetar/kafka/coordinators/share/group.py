@@ -10,6 +10,7 @@ from typing import ClassVar, NoReturn
 
 from magnetar.coordination.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.facts import Committed, Committer
+from magnetar.kafka.coordinators.modern.group import ModernGroup
 from magnetar.wire.kafka.errors import ErrorCode
 
 Assignment = Mapping[bytes, frozenset[int]]
@@ -29,6 +30,8 @@ class ShareGroupState(StrEnum):
 class ShareMember:
     """One member, as its last heartbeats left it."""
 
+    instance_id: ClassVar[None] = None
+    rebalance_timeout_ms: ClassVar[int] = -1
     member_id: str
     rack_id: str | None = None
     client_id: str = ""
@@ -40,34 +43,16 @@ class ShareMember:
 
 
 @dataclass(slots=True)
-class ShareGroup:
-    """One group; members keep the order in which they came."""
+class ShareGroup(ModernGroup[ShareMember, Assignment]):
+    """One group. It has members without instance ids, and no offsets."""
 
     kind: ClassVar[str] = "share"
-    group_id: str
-    epoch: int = 1
-    """Grows with whatever asks for a new assignment, from 1, as in Kafka: 0 is of members that join."""
-    metadata_hash: int = 0
-    """Of the subscribed topics: their ids and numbers of partitions."""
-    assignment_epoch: int = 1
-    """The epoch that `targets` are for."""
-    members: dict[str, ShareMember] = field(default_factory=dict)
-    targets: dict[str, Assignment] = field(default_factory=dict)
-    offsets: dict[str, dict[int, Committed]] = field(default_factory=dict)
-    """None, ever: what every group has."""
-    heard_ms: dict[str, int] = field(default_factory=dict)
-    topics_version: int = -1
-    """Of the topics that `metadata_hash` was made from in this process."""
-    assigned_ms: int = -1
-    """When the target was last made in this process."""
-    assigning: bool = False
-    """Whether one is being made in a thread."""
     _subscribed: Counter[str] = field(default_factory=Counter)
 
     @property
-    def is_empty(self) -> bool:
-        """Whether nobody is in it."""
-        return not self.members
+    def gives_way(self) -> bool:
+        """Never, as in Kafka: its state stands outside of the group."""
+        return False
 
     @property
     def state(self) -> ShareGroupState:
@@ -82,33 +67,9 @@ class ShareGroup:
         """Whether a member reads the topic."""
         return topic in self._subscribed
 
-    def member(self, member_id: str) -> ShareMember:
-        """Return a member; refuse strangers."""
-        found = self.members.get(member_id)
-        if found is None:
-            raise CoordinatorRefused(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
-            )
-        return found
-
-    def put(self, member: ShareMember) -> None:
-        """Take in a member, or what became of it."""
-        self.remove_topics(member.member_id)
-        self.members[member.member_id] = member
-        self._subscribed.update(member.topics)
-
-    def remove(self, member_id: str) -> ShareMember | None:
-        """Forget a member, and what it should have."""
-        self.remove_topics(member_id)
-        self.targets.pop(member_id, None)
-        self.heard_ms.pop(member_id, None)
-        return self.members.pop(member_id, None)
-
-    def remove_topics(self, member_id: str) -> None:
-        """Count the topics of a member no more."""
-        known = self.members.get(member_id)
-        for topic in known.topics if known is not None else ():
-            self._subscribed[topic] -= 1
+    def _count(self, member: ShareMember, by: int) -> None:
+        for topic in member.topics:
+            self._subscribed[topic] += by
             if not self._subscribed[topic]:
                 del self._subscribed[topic]
 

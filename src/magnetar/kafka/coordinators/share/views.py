@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from magnetar.coordination.timers import TimerKey, Timers
-from magnetar.kafka.coordinators.consumer.topics import Topics
 from magnetar.kafka.coordinators.share.group import Assignment, ShareGroup, ShareMember
 from magnetar.kafka.coordinators.share.settings import ShareSettings
+from magnetar.kafka.coordinators.topics import Topics
 from magnetar.kafka.coordinators.views import GroupView, MemberView
 from magnetar.wire.kafka.messages.share_group_describe_response import (
     Assignment as DescribedAssignment,

@@ -7,11 +7,11 @@ value  int16 version (0), then its fields; a record without value says that the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import NamedTuple
 
 from magnetar.coordination.decision import Fact
+from magnetar.kafka.coordinators.modern.facts import ModernFact, Readers, fact
 from magnetar.kafka.coordinators.streams.group import (
     StreamsGroup,
     StreamsMember,
@@ -19,7 +19,6 @@ from magnetar.kafka.coordinators.streams.group import (
     Tasks,
     TasksState,
 )
-from magnetar.wire.kafka.message import Message
 from magnetar.wire.kafka.messages import streams_group_current_member_assignment_value as current
 from magnetar.wire.kafka.messages import streams_group_target_assignment_member_value as targets
 from magnetar.wire.kafka.messages.streams_group_current_member_assignment_key import (
@@ -51,16 +50,6 @@ from magnetar.wire.kafka.messages.streams_group_topology_value import StreamsGro
 _GROUP, _MEMBER, _TARGET_EPOCH, _TARGET, _CURRENT, _TOPOLOGY = (
     kind.to_bytes(2, "big") for kind in (17, 19, 20, 21, 22, 23)
 )
-_VERSION = bytes(2)
-
-
-class StreamsFact(NamedTuple):
-    """One record: whose group it is about, and what it does to that; ``ends`` where the group itself is gone."""
-
-    group_id: str
-    apply: Callable[[StreamsGroup], object]
-    is_end: bool = False
-    ends: bool = False
 
 
 # Writing.
@@ -76,12 +65,12 @@ def group_fact(group: StreamsGroup) -> Fact:
             LastAssignmentConfig(key=key, value=text) for key, text in group.assignment_configs
         ],
     )
-    return _fact(_GROUP, StreamsGroupMetadataKey(group_id=group.group_id), value)
+    return fact(_GROUP, StreamsGroupMetadataKey(group_id=group.group_id), value)
 
 
 def topology_fact(group: StreamsGroup) -> Fact:
     """Return the record of a group's topology."""
-    return _fact(_TOPOLOGY, StreamsGroupTopologyKey(group_id=group.group_id), group.topology)
+    return fact(_TOPOLOGY, StreamsGroupTopologyKey(group_id=group.group_id), group.topology)
 
 
 def member_fact(group_id: str, member: StreamsMember) -> Fact:
@@ -98,7 +87,7 @@ def member_fact(group_id: str, member: StreamsMember) -> Fact:
         user_endpoint=endpoint,
         client_tags=[KeyValue(key=key, value=text) for key, text in member.tags],
     )
-    return _fact(_MEMBER, StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id), value)
+    return fact(_MEMBER, StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id), value)
 
 
 def current_fact(group_id: str, member: StreamsMember) -> Fact:
@@ -113,7 +102,7 @@ def current_fact(group_id: str, member: StreamsMember) -> Fact:
         standby_tasks_pending_revocation=_current(member.revoking.standby),
     )
     key = StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id)
-    return _fact(_CURRENT, key, value)
+    return fact(_CURRENT, key, value)
 
 
 def target_fact(group_id: str, member_id: str, target: TaskPair) -> Fact:
@@ -121,14 +110,12 @@ def target_fact(group_id: str, member_id: str, target: TaskPair) -> Fact:
     value = targets.StreamsGroupTargetAssignmentMemberValue(
         active_tasks=_target(target.active), standby_tasks=_target(target.standby)
     )
-    return _fact(
-        _TARGET, StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value
-    )
+    return fact(_TARGET, StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value)
 
 
 def target_epoch_fact(group: StreamsGroup) -> Fact:
     """Return the record of the epoch that all targets are for; it comes behind them."""
-    return _fact(
+    return fact(
         _TARGET_EPOCH,
         StreamsGroupTargetAssignmentMetadataKey(group_id=group.group_id),
         StreamsGroupTargetAssignmentMetadataValue(assignment_epoch=group.assignment_epoch),
@@ -138,9 +125,9 @@ def target_epoch_fact(group: StreamsGroup) -> Fact:
 def member_end(group_id: str, member_id: str) -> tuple[Fact, ...]:
     """Return the records of a member's end."""
     return (
-        _fact(_CURRENT, StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
-        _fact(_TARGET, StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
-        _fact(_MEMBER, StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
+        fact(_CURRENT, StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
+        fact(_TARGET, StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
+        fact(_MEMBER, StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
     )
 
 
@@ -148,9 +135,9 @@ def group_end(group: StreamsGroup) -> Iterable[Fact]:
     """Return the records of a group's end."""
     for member_id in group.members:
         yield from member_end(group.group_id, member_id)
-    yield _fact(_TARGET_EPOCH, StreamsGroupTargetAssignmentMetadataKey(group_id=group.group_id), None)
-    yield _fact(_TOPOLOGY, StreamsGroupTopologyKey(group_id=group.group_id), None)
-    yield _fact(_GROUP, StreamsGroupMetadataKey(group_id=group.group_id), None)
+    yield fact(_TARGET_EPOCH, StreamsGroupTargetAssignmentMetadataKey(group_id=group.group_id), None)
+    yield fact(_TOPOLOGY, StreamsGroupTopologyKey(group_id=group.group_id), None)
+    yield fact(_GROUP, StreamsGroupMetadataKey(group_id=group.group_id), None)
 
 
 def facts_of(group: StreamsGroup) -> Iterable[Fact]:
@@ -165,10 +152,6 @@ def facts_of(group: StreamsGroup) -> Iterable[Fact]:
     yield target_epoch_fact(group)
     for member in list(group.members.values()):
         yield current_fact(group.group_id, member)
-
-
-def _fact(kind: bytes, key: Message, value: Message | None) -> Fact:
-    return Fact(kind + key.encode(0), None if value is None else _VERSION + value.encode(0))
 
 
 def _with_epochs(member: StreamsMember, tasks: Tasks) -> list[current.TaskIds]:
@@ -196,16 +179,10 @@ def _target(tasks: Tasks) -> list[targets.TaskIds]:
 # Reading.
 
 
-def read_streams_fact(key: bytes, value: bytes | None) -> StreamsFact | None:
-    """Return what a record says, or None for one of another kind; raises ``WireError`` for damaged ones."""
-    reader = _READERS.get(key[:2])
-    return None if reader is None else reader(key[2:], None if value is None else value[2:])
-
-
-def _read_group(key: bytes, value: bytes | None) -> StreamsFact:
+def _read_group(key: bytes, value: bytes | None) -> ModernFact[StreamsGroup]:
     group_id = StreamsGroupMetadataKey.decode(key, 0).group_id
     if value is None:
-        return StreamsFact(group_id, lambda group: None, is_end=True, ends=True)
+        return ModernFact(group_id, lambda group: None, is_end=True, ends=True)
     said = StreamsGroupMetadataValue.decode(value, 0)
 
     def apply(group: StreamsGroup) -> None:
@@ -215,24 +192,24 @@ def _read_group(key: bytes, value: bytes | None) -> StreamsFact:
             (each.key, each.value) for each in said.last_assignment_configs or ()
         )
 
-    return StreamsFact(group_id, apply)
+    return ModernFact(group_id, apply)
 
 
-def _read_topology(key: bytes, value: bytes | None) -> StreamsFact:
+def _read_topology(key: bytes, value: bytes | None) -> ModernFact[StreamsGroup]:
     group_id = StreamsGroupTopologyKey.decode(key, 0).group_id
     said = None if value is None else StreamsGroupTopologyValue.decode(value, 0)
 
     def apply(group: StreamsGroup) -> None:
         group.topology = said
 
-    return StreamsFact(group_id, apply, is_end=said is None)
+    return ModernFact(group_id, apply, is_end=said is None)
 
 
-def _read_member(key: bytes, value: bytes | None) -> StreamsFact:
+def _read_member(key: bytes, value: bytes | None) -> ModernFact[StreamsGroup]:
     name = StreamsGroupMemberMetadataKey.decode(key, 0)
     member_id = name.member_id
     if value is None:
-        return StreamsFact(name.group_id, lambda group: group.remove(member_id), is_end=True)
+        return ModernFact(name.group_id, lambda group: group.remove(member_id), is_end=True)
     said = StreamsGroupMemberMetadataValue.decode(value, 0)
     endpoint = None if said.user_endpoint is None else (said.user_endpoint.host, said.user_endpoint.port)
 
@@ -253,36 +230,36 @@ def _read_member(key: bytes, value: bytes | None) -> StreamsFact:
             )
         )
 
-    return StreamsFact(name.group_id, apply)
+    return ModernFact(name.group_id, apply)
 
 
-def _read_target_epoch(key: bytes, value: bytes | None) -> StreamsFact:
+def _read_target_epoch(key: bytes, value: bytes | None) -> ModernFact[StreamsGroup]:
     group_id = StreamsGroupTargetAssignmentMetadataKey.decode(key, 0).group_id
     if value is None:
-        return StreamsFact(group_id, lambda group: None, is_end=True)
+        return ModernFact(group_id, lambda group: None, is_end=True)
     epoch = StreamsGroupTargetAssignmentMetadataValue.decode(value, 0).assignment_epoch
 
     def apply(group: StreamsGroup) -> None:
         group.assignment_epoch = epoch
 
-    return StreamsFact(group_id, apply)
+    return ModernFact(group_id, apply)
 
 
-def _read_target(key: bytes, value: bytes | None) -> StreamsFact:
+def _read_target(key: bytes, value: bytes | None) -> ModernFact[StreamsGroup]:
     name = StreamsGroupTargetAssignmentMemberKey.decode(key, 0)
     member_id = name.member_id
     if value is None:
-        return StreamsFact(name.group_id, lambda group: group.targets.pop(member_id, None), is_end=True)
+        return ModernFact(name.group_id, lambda group: group.targets.pop(member_id, None), is_end=True)
     said = targets.StreamsGroupTargetAssignmentMemberValue.decode(value, 0)
     target = TaskPair(_tasks(said.active_tasks), _tasks(said.standby_tasks))
 
     def apply(group: StreamsGroup) -> None:
         group.targets[member_id] = target
 
-    return StreamsFact(name.group_id, apply)
+    return ModernFact(name.group_id, apply)
 
 
-def _read_current(key: bytes, value: bytes | None) -> StreamsFact:
+def _read_current(key: bytes, value: bytes | None) -> ModernFact[StreamsGroup]:
     name = StreamsGroupCurrentMemberAssignmentKey.decode(key, 0)
     blank = current.StreamsGroupCurrentMemberAssignmentValue()
     said = None if value is None else current.StreamsGroupCurrentMemberAssignmentValue.decode(value, 0)
@@ -292,7 +269,7 @@ def _read_current(key: bytes, value: bytes | None) -> StreamsFact:
         if said is not None or known is not None:
             group.put(_with_current(known or StreamsMember(name.member_id), said or blank))
 
-    return StreamsFact(name.group_id, apply, is_end=said is None)
+    return ModernFact(name.group_id, apply, is_end=said is None)
 
 
 def _with_current(
@@ -323,7 +300,7 @@ def _tasks(rows: Iterable[current.TaskIds | targets.TaskIds]) -> Tasks:
     return {each.subtopology_id: frozenset(each.partitions) for each in rows if each.partitions}
 
 
-_READERS: dict[bytes, Callable[[bytes, bytes | None], StreamsFact]] = {
+READERS: Readers = {
     _GROUP: _read_group,
     _TOPOLOGY: _read_topology,
     _MEMBER: _read_member,

@@ -10,7 +10,8 @@ from random import getrandbits
 from typing import ClassVar, NamedTuple
 
 from magnetar.coordination.refused import CoordinatorRefused
-from magnetar.kafka.coordinators.facts import Committed, Committer, OffsetCommit
+from magnetar.kafka.coordinators.facts import Committer, OffsetCommit
+from magnetar.kafka.coordinators.modern.group import ModernGroup
 from magnetar.kafka.coordinators.streams.topology import Configured
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.streams_group_topology_value import StreamsGroupTopologyValue
@@ -95,30 +96,17 @@ class StreamsMember:
 
 
 @dataclass(slots=True)
-class StreamsGroup:
-    """One group; members keep the order in which they came."""
+class StreamsGroup(ModernGroup[StreamsMember, TaskPair]):
+    """One group, that is one Streams application."""
 
     kind: ClassVar[str] = "streams"
-    group_id: str
-    epoch: int = 1
-    """Begins with 1: members that wait for the first assignment have that one, as 0 would mean to join again."""
-    metadata_hash: int = 0
     validated_topology_epoch: int = -1
     """The epoch of the topology when all its topics were there; -1 while they are not."""
     assignment_configs: tuple[tuple[str, str], ...] = ()
     """What assignments were made with; others make a new one."""
-    assignment_epoch: int = 1
     topology: StreamsGroupTopologyValue | None = None
-    members: dict[str, StreamsMember] = field(default_factory=dict)
-    static: dict[str, str] = field(default_factory=dict)
-    targets: dict[str, TaskPair] = field(default_factory=dict)
-    offsets: dict[str, dict[int, Committed]] = field(default_factory=dict)
-    heard_ms: dict[str, int] = field(default_factory=dict)
     configured: Configured | None = None
-    """What its topology comes to with the topics that are there; made anew in each process."""
-    topics_version: int = -1
-    """Of the topics that `configured` was made from."""
-    assigned_ms: int = -1
+    """What its topology comes to with the topics that are there (`topics_version`); made again in each process."""
     since_ms: int = -1
     """When this process saw its first member."""
     endpoint_epoch: int = field(default_factory=partial(getrandbits, 30))
@@ -133,11 +121,6 @@ class StreamsGroup:
     # Asking.
 
     @property
-    def is_empty(self) -> bool:
-        """Whether nobody is in it."""
-        return not self.members
-
-    @property
     def state(self) -> StreamsGroupState:
         """How far it is."""
         if not self.members:
@@ -148,20 +131,6 @@ class StreamsGroup:
             return StreamsGroupState.ASSIGNING
         done = all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values())
         return StreamsGroupState.STABLE if done else StreamsGroupState.RECONCILING
-
-    def member(self, member_id: str) -> StreamsMember:
-        """Return a member; refuse strangers."""
-        found = self.members.get(member_id)
-        if found is None:
-            raise CoordinatorRefused(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
-            )
-        return found
-
-    def static_member(self, instance_id: str) -> StreamsMember | None:
-        """Return the member that has an instance id."""
-        member_id = self.static.get(instance_id)
-        return None if member_id is None else self.members[member_id]
 
     def held_by_others(self, member: StreamsMember) -> Iterator[tuple[StreamsMember, TaskPair]]:
         """Return what each other member has, or has yet to give up."""
@@ -226,33 +195,6 @@ class StreamsGroup:
         """Refuse members that ask with another epoch; who says nothing of itself may ask."""
         if epoch >= 0 or member_id:
             _check_epoch(self.member(member_id), epoch)
-
-    def check_deletes_offsets(self) -> None:
-        """Nothing stands against it, but for topics that members read."""
-
-    def idle_since_ms(self, topic: str, kept: Committed) -> int | None:
-        """Return since when nobody reads a topic that it committed an offset for; None while somebody does."""
-        return None if self.is_subscribed_to(topic) else kept.commit_timestamp
-
-    # Changing.
-
-    def put(self, member: StreamsMember) -> None:
-        """Take in a member, or what became of it."""
-        old = self.members.get(member.member_id)
-        if old is not None and old.instance_id is not None and old.instance_id != member.instance_id:
-            self.static.pop(old.instance_id, None)
-        self.members[member.member_id] = member
-        if member.instance_id is not None:
-            self.static[member.instance_id] = member.member_id
-
-    def remove(self, member_id: str) -> StreamsMember | None:
-        """Forget a member, and what it should have."""
-        member = self.members.pop(member_id, None)
-        self.targets.pop(member_id, None)
-        self.heard_ms.pop(member_id, None)
-        if member is not None and member.instance_id is not None:
-            self.static.pop(member.instance_id, None)
-        return member
 
 
 def _check_epoch(member: StreamsMember, epoch: int, *, in_transaction: bool = False) -> None:

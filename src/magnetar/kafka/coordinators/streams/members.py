@@ -8,26 +8,18 @@ Each method gives a `Decision`, or raises `CoordinatorRefused` and then has chan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
 from magnetar.coordination.caller import Caller
-from magnetar.coordination.decision import Decision, Fact
+from magnetar.coordination.decision import Decision
 from magnetar.coordination.refused import CoordinatorRefused
-from magnetar.coordination.timers import TimerKey, Timers
-from magnetar.kafka.coordinators.consumer.topics import Topics, hash_of
+from magnetar.kafka.coordinators.modern.members import Draft, ModernGroups
+from magnetar.kafka.coordinators.streams import facts
 from magnetar.kafka.coordinators.streams.assignor import TaskOwner, assign
 from magnetar.kafka.coordinators.streams.checks import check_owned, owned
-from magnetar.kafka.coordinators.streams.facts import (
-    current_fact,
-    group_fact,
-    member_end,
-    member_fact,
-    target_epoch_fact,
-    target_fact,
-    topology_fact,
-)
+from magnetar.kafka.coordinators.streams.facts import member_fact, topology_fact
 from magnetar.kafka.coordinators.streams.group import (
     LEFT_FOR_A_MOMENT,
     NOTHING,
@@ -40,6 +32,7 @@ from magnetar.kafka.coordinators.streams.reconcile import reconcile, since
 from magnetar.kafka.coordinators.streams.settings import StreamsSettings
 from magnetar.kafka.coordinators.streams.telling import answer_of, member_is_told
 from magnetar.kafka.coordinators.streams.topology import Configured, InvalidTopology, MissingTopic, configure
+from magnetar.kafka.coordinators.topics import hash_of
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages import streams_group_topology_value as stored
 from magnetar.wire.kafka.messages.streams_group_heartbeat_request import (
@@ -56,13 +49,23 @@ class BeatAnswer(NamedTuple):
     missing: tuple[MissingTopic, ...] = ()
 
 
-class StreamsGroups:
-    """The streams groups of one partition. ``settings`` gives those in force now for a group."""
+class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, TaskPair]):
+    """The streams groups of one partition."""
 
-    def __init__(self, settings: Callable[[str], StreamsSettings], topics: Topics) -> None:
-        self._settings = settings
-        self._topics = topics
-        self.timers = Timers()
+    facts = facts
+    nothing = NOTHING
+    timed = ("session", "revoke")
+
+    def _settings(self, group_id: str) -> StreamsSettings:
+        return self._configs.of(group_id, StreamsSettings)
+
+    def session_ms(self, group: StreamsGroup, member: StreamsMember) -> int:
+        """Return how long a member may be silent."""
+        return self._settings(group.group_id).group_streams_session_timeout_ms
+
+    def has_to_revoke(self, member: StreamsMember) -> bool:
+        """True if a member has tasks to give up."""
+        return member.state is TasksState.UNREVOKED_TASKS
 
     # Heartbeats.
 
@@ -70,7 +73,7 @@ class StreamsGroups:
         self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest, caller: Caller, now_ms: int
     ) -> Decision[BeatAnswer]:
         """Take in what a member says, and lead it one step on; the request was checked, and does not leave."""
-        facts: list[Fact] = []
+        draft = Draft()
         settings = self._settings(group.group_id)
         said = owned(request)
         self._check_room(group, request, settings)
@@ -81,20 +84,20 @@ class StreamsGroups:
             check_owned(said, configured.tasks)
         before = known
         if known.member_id != request.member_id:
-            before = self._replace(group, known, request.member_id, facts)
+            before = self.replace_member(group, known, request.member_id, draft)
         member = _told(before, request, caller)
         is_new = member.member_id not in group.members
         if group.is_empty:
             group.since_ms, group.shutdown_by = now_ms, ""
         if group.topology is not topology:
             group.topology = topology
-            facts.append(topology_fact(group))
+            draft.facts.append(topology_fact(group))
         if member != before or is_new:
-            facts.append(member_fact(group.group_id, member))
+            draft.facts.append(member_fact(group.group_id, member))
         group.put(member)
         changed = is_new or _asks_anew(before, member)
-        self._refresh(group, configured, settings, changed, facts)
-        delayed_by = self._retarget(group, configured, settings, now_ms, facts)
+        self._renew(group, configured, settings, changed, draft)
+        delayed_by = self._assign(group, configured, settings, now_ms, draft)
         moved = reconcile(
             member,
             group.assignment_epoch,
@@ -103,8 +106,8 @@ class StreamsGroups:
             group.held_by_others(member),
         )
         if moved is not member:
-            self._put(group, moved, now_ms, facts)
-        self._heard(group, moved, settings, now_ms)
+            self.move(group, moved, now_ms, draft)
+        self.heard(group, moved, now_ms)
         if request.shutdown_application:
             group.shutdown_by = moved.member_id
         is_told = member_is_told(group, before, moved, is_new, request, said)
@@ -118,7 +121,7 @@ class StreamsGroups:
             is_told=is_told,
             delayed_by=delayed_by,
         )
-        return Decision(tuple(facts), BeatAnswer(response, configured.missing))
+        return draft.decide(BeatAnswer(response, configured.missing))
 
     def _check_room(
         self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest, settings: StreamsSettings
@@ -159,22 +162,6 @@ class StreamsGroups:
         _check_epoch(known, request.member_epoch, said)
         return known
 
-    def _replace(
-        self, group: StreamsGroup, known: StreamsMember, member_id: str, facts: list[Fact]
-    ) -> StreamsMember:
-        """Let a static member that came back take the place of the one that left."""
-        target = group.targets.get(known.member_id, NOTHING)
-        self._cancel(group, known.member_id)
-        group.remove(known.member_id)
-        facts += member_end(group.group_id, known.member_id)
-        member = replace(known, member_id=member_id, epoch=0, previous_epoch=0)
-        group.put(member)
-        group.targets[member_id] = target
-        facts.append(member_fact(group.group_id, member))
-        facts.append(target_fact(group.group_id, member_id, target))
-        facts.append(current_fact(group.group_id, member))
-        return member
-
     # The topology.
 
     def _configured(self, group: StreamsGroup, topology: stored.StreamsGroupTopologyValue) -> Configured:
@@ -186,13 +173,13 @@ class StreamsGroups:
         except InvalidTopology as invalid:
             raise CoordinatorRefused(ErrorCode.STREAMS_INVALID_TOPOLOGY, str(invalid)) from None
 
-    def _refresh(
+    def _renew(
         self,
         group: StreamsGroup,
         configured: Configured,
         settings: StreamsSettings,
         changed: bool,
-        facts: list[Fact],
+        draft: Draft,
     ) -> None:
         """Begin a new epoch if anything has changed that assignments are made from."""
         assert group.topology is not None
@@ -203,21 +190,19 @@ class StreamsGroups:
         configs = (("num.standby.replicas", str(settings.group_streams_num_standby_replicas)),)
         now = (found, validated, configs)
         if found != group.metadata_hash:
-            group.endpoint_epoch += (
-                1  # which partitions an endpoint serves depends on the sizes of topics, too
-            )
+            # Which partitions an endpoint serves depends on the sizes of topics, too.
+            group.endpoint_epoch += 1
         if changed or now != (group.metadata_hash, group.validated_topology_epoch, group.assignment_configs):
             group.metadata_hash, group.validated_topology_epoch, group.assignment_configs = now
-            group.epoch += 1
-            facts.append(group_fact(group))
+            self.bump(group, draft)
 
-    def _retarget(
+    def _assign(
         self,
         group: StreamsGroup,
         configured: Configured,
         settings: StreamsSettings,
         now_ms: int,
-        facts: list[Fact],
+        draft: Draft,
     ) -> str:
         """Make a new target if there is a new epoch; return what puts that off, in Kafka's words, if anything does."""
         if group.epoch <= group.assignment_epoch:
@@ -238,29 +223,8 @@ class StreamsGroups:
         ]
         counts = configured.tasks if configured.is_ready else {}
         made = assign(workers, counts, configured.stateful, settings.group_streams_num_standby_replicas)
-        for member_id, target in made.items():
-            if group.targets.get(member_id) != target:
-                group.targets[member_id] = target
-                facts.append(target_fact(group.group_id, member_id, target))
-        group.assignment_epoch = group.epoch
-        facts.append(target_epoch_fact(group))
+        self.set_targets(group, group.epoch, made, draft)
         return ""
-
-    def _put(self, group: StreamsGroup, moved: StreamsMember, now_ms: int, facts: list[Fact]) -> None:
-        group.put(moved)
-        facts.append(current_fact(group.group_id, moved))
-        key = TimerKey("revoke", group.group_id, moved.member_id)
-        if moved.state is TasksState.UNREVOKED_TASKS:
-            self.timers.schedule(key, now_ms + max(moved.rebalance_timeout_ms, 0))
-        else:
-            self.timers.cancel(key)
-
-    def _heard(
-        self, group: StreamsGroup, member: StreamsMember, settings: StreamsSettings, now_ms: int
-    ) -> None:
-        group.heard_ms[member.member_id] = now_ms
-        key = TimerKey("session", group.group_id, member.member_id)
-        self.timers.schedule(key, now_ms + settings.group_streams_session_timeout_ms)
 
     # Leaving.
 
@@ -274,7 +238,7 @@ class StreamsGroups:
                 raise _unknown_instance(request.instance_id)
             _check_instance(found, request.member_id, request.instance_id)
             member = found
-        facts: list[Fact] = []
+        draft = Draft()
         if request.shutdown_application:
             group.shutdown_by = member.member_id
         if request.member_epoch == LEFT_FOR_A_MOMENT:
@@ -284,53 +248,18 @@ class StreamsGroups:
                 revoking=NOTHING,
                 since=since(member, member.tasks, NOTHING, member.epoch),
             )
-            group.put(left)
-            facts.append(current_fact(group.group_id, left))
-            self.timers.cancel(TimerKey("revoke", group.group_id, member.member_id))
+            self.leave_for_a_moment(group, left, draft)
         else:
-            self._remove(group, member, facts)
+            self.drop(group, member, draft)
         response = StreamsGroupHeartbeatResponse(
             member_id=request.member_id, member_epoch=request.member_epoch, status=[]
         )
-        return Decision(tuple(facts), BeatAnswer(response))
+        return draft.decide(BeatAnswer(response))
 
-    def _remove(self, group: StreamsGroup, member: StreamsMember, facts: list[Fact]) -> None:
-        self._cancel(group, member.member_id)
-        group.remove(member.member_id)
-        facts += member_end(group.group_id, member.member_id)
-        group.epoch += 1
+    def dropped(self, group: StreamsGroup, member: StreamsMember, draft: Draft) -> None:
+        """Let the others know that its endpoint serves no more."""
         if member.endpoint is not None:
             group.endpoint_epoch += 1
-        facts.append(group_fact(group))
-
-    def _cancel(self, group: StreamsGroup, member_id: str) -> None:
-        for kind in ("session", "revoke"):
-            self.timers.cancel(TimerKey(kind, group.group_id, member_id))
-
-    # Time.
-
-    def expire(self, group: StreamsGroup, member_id: str) -> Decision[None]:
-        """Take out a member that was silent for a session, or kept what it had to give up."""
-        facts: list[Fact] = []
-        member = group.members.get(member_id)
-        if member is not None:
-            self._remove(group, member, facts)
-        return Decision(tuple(facts), None)
-
-    def resume(self, groups: Iterable[StreamsGroup], now_ms: int) -> None:
-        """After all facts were replayed: give every member a whole session to be heard in."""
-        for group in groups:
-            settings = self._settings(group.group_id)
-            for member in group.members.values():
-                self._heard(group, member, settings, now_ms)
-                if member.state is TasksState.UNREVOKED_TASKS:
-                    key = TimerKey("revoke", group.group_id, member.member_id)
-                    self.timers.schedule(key, now_ms + max(member.rebalance_timeout_ms, 0))
-
-    def forget(self, group: StreamsGroup) -> None:
-        """Let go of a group's timers."""
-        for member_id in group.members:
-            self._cancel(group, member_id)
 
 
 def _topology(group: StreamsGroup, said: Topology | None) -> stored.StreamsGroupTopologyValue:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from magnetar.kafka.coordinators.consumer.topics import Topics
 from magnetar.kafka.coordinators.streams.group import StreamsGroup, StreamsMember, TaskPair, Tasks
 from magnetar.kafka.coordinators.streams.reconcile import flat, tasks
 from magnetar.kafka.coordinators.streams.settings import StreamsSettings
 from magnetar.kafka.coordinators.streams.topology import sources
+from magnetar.kafka.coordinators.topics import Topics
 from magnetar.wire.kafka.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 from magnetar.wire.kafka.messages.streams_group_heartbeat_response import (
     Endpoint,

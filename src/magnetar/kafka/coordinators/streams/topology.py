@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from magnetar.kafka.coordinators.consumer.topics import Topics
+from magnetar.kafka.coordinators.topics import Topics
 from magnetar.wire.kafka.messages.streams_group_topology_value import (
     StreamsGroupTopologyValue,
     Subtopology,
