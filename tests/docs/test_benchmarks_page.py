@@ -8,6 +8,8 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.bars import BARS
 from benchmarks.figures import FILE, GROUPS, Figures
+from benchmarks.past import comparisons
+from benchmarks.pictures import IMAGES
 from benchmarks.samples import Bar, Samples
 
 ABOUT = {"date": "2030-01-01", "mode": "full", "commit": "abc", "machine": "one"}
@@ -56,3 +58,17 @@ def test_every_bar_belongs_to_one_group() -> None:
     assert len(set(bars)) == len(bars)
     assert set(BARS) <= set(bars)
     assert FILE.exists()
+
+
+def test_the_newest_comparison_with_our_past_is_the_pages_table_and_all_are_drawn() -> None:
+    found = comparisons()
+    assert [each["date"] for each in found] == sorted(each["date"] for each in found)
+    newest = found[-1]
+    page = report.PAGE.read_text()
+    assert f"| measure | {newest['old']} | {newest['new']} | ratio, median |" in page
+    for measure, figures in newest["measures"].items():
+        row = re.search(rf"^\| {re.escape(measure)} \| ([^|]+) \| ([^|]+) \| ([^|]+) \|", page, re.MULTILINE)
+        assert row
+        assert [float(cell) for cell in row.groups()] == [figures[name] for name in ("old", "new", "ratio")]
+        assert all(measure in each["measures"] for each in found), "the picture has a line for each"
+    assert (IMAGES / "past.png").is_file()
