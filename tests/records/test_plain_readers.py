@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from magnetar.records import batch_table, plain_arrow, plain_frames
-from magnetar.records.batch import LOG_APPEND_TIME, PlainRecord, encode_batch
+from magnetar.records.batch import LOG_APPEND_TIME, Header, PlainRecord, encode_batch
 from magnetar.records.kernels import arrow, frames
 from tests.pipeline.test_kernel import records, table
 from tests.pipeline.writer import frame
@@ -81,8 +81,9 @@ def test_records_become_the_same_columns(given_records: list[PlainRecord], data:
         rows[:, [batch_table.START, batch_table.END]] = rows[:, [batch_table.START, batch_table.END]].clip(
             0, len(stored)
         )
-        rows[0, batch_table.BASE_TIME] = data.draw(TIMES)
         rows[0, batch_table.COUNT] += data.draw(st.integers(-1, 1))
+    if data.draw(st.booleans()):
+        rows[:, batch_table.BASE_TIME] = data.draw(TIMES)
     of = (
         data.draw(st.integers(0, 5)),
         data.draw(st.integers(3, 400)),
@@ -91,6 +92,16 @@ def test_records_become_the_same_columns(given_records: list[PlainRecord], data:
     )
     plain, machine = (Columns(stored, rows).fill(by.decode_rows, stored, *of) for by in (plain_arrow, arrow))
     assert plain == machine
+
+
+def test_a_header_count_beyond_its_record_is_the_same_fault() -> None:
+    stored, rows = table(encode_batch([PlainRecord(None, None, (Header("h", None),))]))
+    assert stored[-4] == 2
+    body = stored.copy()
+    body[-4] = 0x7E  # the count
+    of = 0, 9, (-(1 << 63), (1 << 63) - 1), 7
+    plain, machine = (Columns(body, rows).fill(by.decode_rows, body, *of) for by in (plain_arrow, arrow))
+    assert plain == machine == [[batch_table.Fault.BAD_HEADERS, 0, 0]]
 
 
 @settings(deadline=None, max_examples=300)
@@ -117,7 +128,12 @@ def test_frames_become_the_same_rows(pulsar: list[bytes], values: list[bytes], d
     assert found[0] == found[1]
 
 
-@given(st.binary(max_size=12), st.sampled_from([5, 10]))
+@given(
+    st.lists(st.sampled_from([0, 1, 2, 3, 0x7F, 0x80, 0xFF]), max_size=12).map(bytes),
+    st.sampled_from([5, 10]),
+)
+@example(b"\xff" * 9 + b"\x01", 10)
+@example(b"\xff" * 9 + b"\x02", 10)
 def test_numbers_are_the_same(data: bytes, most: int) -> None:
     stored = np.frombuffer(data or b"\0", np.uint8)
     for plain, machine in ((plain_arrow.unsigned, arrow.unsigned), (plain_arrow.zigzag, arrow.zigzag)):
