@@ -38,9 +38,11 @@ from magnetar.console.page import (
     topic_of,
     whole,
 )
+from magnetar.console.passport import subscriptions_at
 from magnetar.console.reading import Effort, FoundRecord, readings_of
 from magnetar.console.sought import SoughtRecords, sought_of
 from magnetar.console.written import WrittenSchemas, schemas_of
+from magnetar.ledger.values import Position
 from magnetar.pulsar.rest.request import AdminRequest, RestError
 from magnetar.records.entry import decode_entry
 from magnetar.topics.topic import Topic
@@ -328,6 +330,9 @@ async def record_facts(ask: AdminRequest) -> Facts:
         "next": opened.log.high_watermark,
         "record": rows[0] if rows and rows[0]["offset"] == offset else None,
         "explained": plain(explained),
+        "subscriptions": await subscriptions_at(
+            ask, topic, index, Position(explained.ledger, explained.entry)
+        ),
     }
 
 
