@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magnetar.kafka import connection, login
+from magnetar.kafka.clients import Clients
 from magnetar.kafka.context import RequestContext
 from magnetar.kafka.handlers import Route
 from magnetar.kafka.listeners import parse_listeners
@@ -223,6 +224,7 @@ class House:
         sessions = SimpleNamespace(forget=lambda account: None)
         services = SimpleNamespace(
             partitions=SimpleNamespace(ahead=None),
+            clients=Clients(),
             broker=broker,
             wakeups=Wakeups(),
             turn=SharedTurn(),

@@ -135,6 +135,17 @@ def test_it_has_this_releases_format_afterwards(data: Path) -> None:
     assert len(again) <= FORMAT, "it was raised twice"
 
 
+def test_a_new_directory_is_not_raised(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data") as broker:
+        broker.end()
+        assert not [line for line in broker.log_lines() if "no older release opens it" in line]
+    store = SqliteFile(tmp_path / "data" / "metadata.sqlite", read_only=True)
+    stored = store.get(FORMAT_PATH)
+    store.close()
+    assert stored is not None
+    assert [each["format"] for each in json.loads(stored.value)["history"]] == [FORMAT]
+
+
 @pytest.fixture
 def newer(tmp_path: Path) -> Path:
     """Return a directory that a release after this one has written."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from magnetar.admin import compaction
 from magnetar.admin.adopting import adopt_all, reserve_for
+from magnetar.admin.broker_state import BrokerState, Inventory
 from magnetar.admin.compaction import TopicCompaction
 from magnetar.admin.errors import AdminError, Declined, NotThere
 from magnetar.admin.explain import Explained, FilePlace, explain
@@ -21,6 +22,7 @@ from magnetar.admin.manifest import Adopted, Reserved, read_manifest
 from magnetar.admin.partition_name import PartitionName
 from magnetar.admin.permissions import GrantsOf, LivePermissions
 from magnetar.admin.reasons import Why
+from magnetar.admin.telling import inventory_of, knows_client, stacks, state_of
 from magnetar.admin.topic_schema import TopicSchemaVersion
 from magnetar.admin.users import LiveUsers, User
 from magnetar.admin.why_group import GroupFacts, Key, why_group
@@ -32,9 +34,11 @@ from magnetar.admin.why_partition import (
     why_partition,
 )
 from magnetar.base.errors import BrokerError, TopicNotFound
+from magnetar.base.logs import recent_lines
 from magnetar.cluster.ownership import NotOwned
 from magnetar.cluster.peers import PeerFailed
 from magnetar.coordination.refused import CoordinatorRefused
+from magnetar.figures.exposition import exposed
 from magnetar.kafka.coordinators.facts import Committed
 from magnetar.kafka.coordinators.views import GroupView, MemberView
 from magnetar.kafka.partitions.partition import Partition
@@ -42,12 +46,15 @@ from magnetar.kafka.services import KafkaServices
 from magnetar.ledger.errors import LedgerClosed, LedgerError, LedgerFenced
 from magnetar.ledger.port import Position, StoredEntry, wall_clock_ms
 from magnetar.node.broker import Broker
+from magnetar.node.process_figures import ProcessFigures
 from magnetar.records.entry import index_of
 from magnetar.records.errors import RecordsError
 from magnetar.schema_registry.topic_schemas import read_schemas
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.malformed import WireError
 from magnetar.wire.kafka.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
+
+_MOST_METRICS = 8 << 20
 
 
 class LiveBroker:
@@ -71,6 +78,35 @@ class LiveBroker:
     async def health(self) -> Health:
         """Return whether the broker serves, and what is not as it should be."""
         return await health_of(self._broker)
+
+    async def state(self) -> BrokerState:
+        """Return what the broker says of itself: its process, listeners, clients and settings."""
+        return await state_of(self._broker)
+
+    async def knows_client(self, software: str) -> bool:
+        """Return whether a Kafka client is connected that says it is of this version."""
+        return await knows_client(self._broker, software)
+
+    async def inventory(self) -> Inventory:
+        """Return topics and groups."""
+        return await inventory_of(self._broker)
+
+    async def metrics(self) -> str:
+        """Return what ``/metrics`` has, as far as it is not too much."""
+        found = bytearray()
+        async for part in exposed(self._broker.figures, None, ProcessFigures(self._broker)):
+            found += part
+            if len(found) > _MOST_METRICS:
+                break
+        return found.decode()
+
+    async def stacks(self) -> str:
+        """Return where threads and tasks are."""
+        return stacks(asyncio.all_tasks())
+
+    async def recent_log(self) -> tuple[str, ...]:
+        """Return the newest log lines."""
+        return tuple(recent_lines)
 
     # Grants.
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
 from magnetar.admin import errors
+from magnetar.admin.broker_state import BrokerState, Inventory
 from magnetar.admin.compaction import TopicCompaction
 from magnetar.admin.errors import AdminError, Declined, Invalid
 from magnetar.admin.explain import Explained
@@ -44,6 +45,12 @@ _PARTITION = {"topic": str, "partition": int}
 _PARTITIONS = {"topic": str, "partitions": list[int]}
 QUESTIONS = {
     "health": Question("health", {}, Health),
+    "state": Question("state", {}, BrokerState),
+    "knows-client": Question("knows_client", {"software": str}, bool),
+    "inventory": Question("inventory", {}, Inventory),
+    "metrics": Question("metrics", {}, str),
+    "stacks": Question("stacks", {}, str),
+    "recent-log": Question("recent_log", {}, tuple[str, ...]),
     "explain": Question("explain", {**_PARTITION, "offset": int}, Explained),
     "ledgers": Question("ledgers", _PARTITION, PartitionLedgers),
     "schemas": Question("schemas", {"topic": str}, tuple[TopicSchemaVersion, ...]),

@@ -34,7 +34,7 @@ async def question(ask: AdminRequest) -> Reply:
         if name not in QUESTIONS:
             raise NotThere(f"there is no question {name!r}", f"Known are {', '.join(rights.RULES)}.")
         if name not in rights.RULES:
-            raise Declined(f"{name} names a file of the broker's machine", "Ask there, with --data.")
+            raise Declined(f"{name} is answered on the broker's machine alone", "Ask there, with --data.")
         ask.changes = QUESTIONS[name].changes
         asked, given = parse(name, ask.object())
         try:

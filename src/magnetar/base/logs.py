@@ -10,11 +10,15 @@ import json
 import logging
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
 from magnetar.base.printable import printable_json, printable_lines
 
+recent_lines: deque[str] = deque(maxlen=500)
+"""The newest lines of this process, cut at `_MOST_OF_A_LINE`, for operators."""
+_MOST_OF_A_LINE = 1000
 _NAMES = {logging.CRITICAL: "FATAL", logging.WARNING: "WARN"}
 
 
@@ -23,7 +27,7 @@ def set_up(level: str = "INFO", form: str = "text", stream: TextIO | None = None
 
     With ``worker`` each line says which of several processes it is of.
     """
-    handler = logging.StreamHandler(sys.stderr if stream is None else stream)
+    handler = _RememberingHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonLines() if form == "json" else KeyValues())
     if worker:
         handler.addFilter(_OfWorker(worker))
@@ -35,6 +39,15 @@ def set_up(level: str = "INFO", form: str = "text", stream: TextIO | None = None
 def fields(**known: object) -> dict[str, Mapping[str, object]]:
     """Return what a logging call takes as ``extra``: ``log.info("segment sealed", extra=fields(ledger=7))``."""
     return {"fields": known}
+
+
+class _RememberingHandler(logging.StreamHandler[TextIO]):
+    """Writes lines, and remembers the newest: where nothing can be written, too."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = super().format(record)
+        recent_lines.append(line[:_MOST_OF_A_LINE])
+        return line
 
 
 class _OfWorker(logging.Filter):

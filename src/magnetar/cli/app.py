@@ -21,7 +21,7 @@ GROUPS = (
     "topic", "group", "txn", "config", "ledger", "migrate", "cluster", "bookkeeper", "token", "permission", "user",
     "quota", "pipeline", "table", "backup", "context",
 )  # fmt: skip
-COMMANDS = ("produce", "consume", "explain", "why", "health", "audit", "restore")
+COMMANDS = ("produce", "consume", "explain", "why", "health", "doctor", "audit", "restore")
 """The modules of this folder with commands, by the commands' names. Which of them is loaded, the arguments say."""
 
 

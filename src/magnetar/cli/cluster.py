@@ -47,11 +47,12 @@ def doctor(
 
     With a broker's file, that is compared with what is there as well: try it before the broker is started.
     """
-    from magnetar.doctor.cluster_doctor import diagnose
-    from magnetar.doctor.cluster_state import look
+    from magnetar.doctor import cluster_doctor, cluster_state
 
     place = place_of(config, metadata, bookkeeper, metadata_config)
-    found = diagnose(look(place.metadata, place.bookkeeper, place.client_config), place.expected)
+    found = cluster_doctor.diagnose(
+        cluster_state.look(place.metadata, place.bookkeeper, place.client_config), place.expected
+    )
     give(found, _told, as_json=json)
     if not found.is_well:
         raise typer.Exit(1)

@@ -71,7 +71,9 @@ def run(
     warning = replace(loaded, ignored=tuple(each for each in loaded.ignored if each not in meant)).warning()
     if warning:
         _log.warning(warning)
-    return serve(loaded.settings)
+    told = loaded.settings.told
+    told = replace(told, ignored=tuple(each for each in told.ignored if each not in meant))
+    return serve(loaded.settings.with_told(told))
 
 
 def _is_place(text: str) -> bool:

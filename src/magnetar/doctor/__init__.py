@@ -7,6 +7,8 @@
 - `ledgers_dump`, `data_directory`: what lies in ledger files, entry by entry, without a broker.
 - `backups`, `backup_place`, `backup_files`: snapshots of a data directory while its broker runs, and directories made
   of them again.
+- `checkup`: one broker and its machine, made of `machine`, `directory`, `reach` and `client_versions`; `findings` has
+  what they find.
 - `cluster_state`, `cluster_doctor`: a cluster as ZooKeeper knows it, and what is wrong with it.
 
 It reads the engines' files by itself, since it must work where an engine refuses to open them.

@@ -85,6 +85,8 @@ class Report:
     findings: tuple[Finding, ...]
     open: int = 0
     """Ledgers of a cluster that are open, and were left out."""
+    left_out: int = 0
+    """Ledgers of which only the size was looked at, past the bytes that were to be read."""
 
     @property
     def is_whole(self) -> bool:
@@ -105,30 +107,48 @@ class _Tally:
     """Tiered storage, where any ledger lies there or anything is to be deleted there."""
     cursors: dict[str, CursorInfo] = field(default_factory=dict)
     """Those whose state lies in a ledger."""
+    most_bytes: int | None = None
+    left_out: int = 0
+
+    def is_too_much(self, size: int) -> bool:
+        """Return whether so many bytes more are past what is to be read."""
+        return self.most_bytes is not None and self.bytes + size > self.most_bytes
 
     def add(self, gravity: Gravity, file: Path, at: int, what: str, do: str, **where: int | str) -> None:
         self.findings.append(Finding(gravity, str(file), at, what, do, **where))  # type: ignore[arg-type]
 
 
-def verify(data: Path) -> Report:
-    """Check every frame, header, index and journal round, the metadata, and that entries and offsets are continuous."""
+def verify(data: Path, most_bytes: int | None = None) -> Report:
+    """Check every frame, header, index and journal round, the metadata, and that entries and offsets are continuous.
+
+    Past ``most_bytes`` of ledgers, of the others only the files' sizes are looked at, and of those in tiered storage
+    nothing.
+    """
     if not (data / "metadata.sqlite").exists():
         raise NotThere(
             f"{data} is no data directory: it has no metadata.sqlite",
             "Name the one 'magnetar standalone --data' was given.",
         )
     with _held(data) as live:
-        tally = _Tally(data, live)
+        tally = _Tally(data, live, most_bytes=most_bytes)
         logs = _metadata(tally)
         known: set[Path] = set()
-        tally.tiering = tiering_of(data, logs)
+        if most_bytes is None:
+            tally.tiering = tiering_of(data, logs)
         for name, info in logs.items():
             _log(tally, name, info, known)
         _states(tally, known)
         if not live and tally.metadata_is_whole:  # otherwise nobody knows what refers to them
             _strangers(tally, known)
     return Report(
-        str(data), live, tally.logs, tally.ledgers, tally.entries, tally.bytes, tuple(tally.findings)
+        str(data),
+        live,
+        tally.logs,
+        tally.ledgers,
+        tally.entries,
+        tally.bytes,
+        tuple(tally.findings),
+        left_out=tally.left_out,
     )
 
 
@@ -233,7 +253,10 @@ def _log(tally: _Tally, name: str, info: ManagedLedgerInfo, known: set[Path]) ->
     for summary in info.ledgers:
         path = ledger_path(tally.root, summary.ledger_id)
         if summary.offload is not None and summary.offload.complete:
-            _offloaded(tally, name, summary)
+            if tally.most_bytes is None:
+                _offloaded(tally, name, summary)
+            else:
+                tally.left_out += 1
         if summary.compacted or summary.offloaded:
             due = summary.last_offset + 1
             continue
@@ -304,6 +327,14 @@ def _ledger(tally: _Tally, name: str, info: ManagedLedgerInfo, summary: LedgerSu
     whole_until = summary.size if summary.sealed else closed_at(info, summary.ledger_id)
     if not path.exists():
         _missing(tally, name, summary, path, needed=bool(whole_until))
+        return summary.last_offset + 1 if summary.sealed else summary.first_offset
+    size = path.stat().st_size
+    if tally.is_too_much(size):
+        tally.left_out += 1
+        if size < whole_until:
+            what = f"{whole_until - size} bytes are missing at its end"
+            do = f"restore it, or '{REPAIR} --drop-damaged'"
+            tally.add(Gravity.damage, path, size, what, do, log=name, ledger=summary.ledger_id)
         return summary.last_offset + 1 if summary.sealed else summary.first_offset
     with mapped(path) as data:
         try:

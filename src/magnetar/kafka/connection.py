@@ -20,6 +20,7 @@ from magnetar.auth import AuthenticationFailed
 from magnetar.auth.errors import AuthenticationRequired
 from magnetar.base.collector import uncollected
 from magnetar.kafka.answers import Answer
+from magnetar.kafka.clients import NOTHING_ASKED
 from magnetar.kafka.context import RequestContext, Software
 from magnetar.kafka.giving_up import GivingUp
 from magnetar.kafka.handlers import ROUTE_BY_KEY
@@ -70,6 +71,8 @@ APART_BYTES = 64 << 10
 _LOOKED_AHEAD = 64
 """Requests that are looked at before their turn."""
 _NOTHING = -1
+_HIGHEST = 1 << 15
+"""Above all versions."""
 _log = logging.getLogger("magnetar.kafka")
 _giving_up = GivingUp(_log)
 
@@ -131,6 +134,8 @@ class KafkaConnection:
         """The last frame by which partitions were opened ahead."""
         self.client_id = ""
         self.software = Software()
+        self.asked = NOTHING_ASKED
+        """The lowest versions that clients of its software asked for."""
 
     @property
     def under_way(self) -> int:
@@ -275,6 +280,8 @@ class KafkaConnection:
             return SERVING
         if route.asks and self._is_gone:
             return SERVING
+        if header.api_version < self.asked.get(header.api_key, _HIGHEST):
+            self._note_version(header)
         self.client_id = header.client_id or ""
         size = len(frame)
         if size <= APART_BYTES:
@@ -294,6 +301,14 @@ class KafkaConnection:
         self._frames.next_frame()
         self._start_apart(route, header, body, size)
         return SERVING
+
+    def _note_version(self, header: RequestHeader) -> None:
+        if header.api_key == API_VERSIONS:
+            return  # it says which software asks, and every version of it has an answer
+        if self.asked is NOTHING_ASKED:
+            self.asked = self._services.clients.asked_by(self.software.name, self.software.version)
+        if header.api_version < self.asked.get(header.api_key, _HIGHEST):
+            self.asked[header.api_key] = header.api_version
 
     @property
     def _is_gone(self) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from magnetar.kafka.client_metrics.lazy import LazyClientMetrics
+from magnetar.kafka.clients import Clients
 from magnetar.kafka.partitions.registry import Partitions
 from magnetar.kafka.producer_ids import ProducerIds
 from magnetar.kafka.quotas.lazy import LazyQuotas
@@ -38,6 +39,7 @@ class KafkaServices:
     client_metrics: LazyClientMetrics
     requests: Requests = field(default_factory=Requests)
     """What is counted of requests, by the key of the API."""
+    clients: Clients = field(default_factory=Clients)
     reads: Durations | None = None
     """How long reads of consumers took, where a dialect asks for that."""
     turn: SharedTurn = field(default_factory=SharedTurn)

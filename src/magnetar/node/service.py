@@ -149,7 +149,7 @@ class BrokerService:
         )
         if engine.room is not None:
             await DiskWatch(self.broker, engine.room, self.root).start()
-        Vitals(self.broker, lambda: [each for some in self.listeners.values() for each in some]).start()
+        Vitals(self.broker).start()
         watch = DescriptorWatch(time.monotonic)
         self.broker.background.repeat(
             "looking whether there are descriptors", lambda: _DESCRIPTOR_CHECK_S, watch.look
@@ -166,6 +166,7 @@ class BrokerService:
                 [await self._serve(at, listener, handler) for at, listener in enumerate(listeners)]
             )
             self.listeners[handler.protocol_name] = served
+            self.broker.serving.listeners.extend(served)
             handler.serves(served)
         if self._cluster is not None:
             await self._cluster.begin(self.broker.namespaces.names, self.broker.topics_if_few)

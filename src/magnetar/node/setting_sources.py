@@ -27,7 +27,7 @@ from magnetar.node.image_environment import image_settings
 from magnetar.settings.built_in import BUILT_IN, METADATA_STORES, STORAGE_ENGINES, scheme_of
 from magnetar.settings.cluster import ClusterSettings
 from magnetar.settings.load import LoadSettings
-from magnetar.settings.settings import Declared, Settings
+from magnetar.settings.settings import Declared, SettingOrigins, Settings
 
 ENVIRONMENT_PREFIX = "MAGNETAR_"
 _NOT_THE_BROKERS = {
@@ -108,7 +108,9 @@ def load(
     if not loaded.settings.node.metadata_url.startswith("zk:"):
         idle = [name for _, texts in sources[:-2] for name in texts if _is_a_clusters(name, loaded.settings)]
         loaded = replace(loaded, ignored=tuple(dict.fromkeys((*loaded.ignored, *idle))))
-    return replace(loaded, ignored=(*loaded.ignored, *map(printable, odd))) if odd else loaded
+    ignored = (*loaded.ignored, *map(printable, odd))
+    told = SettingOrigins(loaded.settings.told.sources, tuple(map(printable, ignored)))
+    return LoadedSettings(loaded.settings.with_told(told), ignored)
 
 
 def _is_kafkas(name: str) -> bool:
@@ -138,6 +140,7 @@ def _merged(sources: Sequence[tuple[str, Mapping[str, str]]], known: Settings) -
     chosen: dict[str, Value] = {}
     of_listeners: dict[str, dict[str, Value]] = {}
     ignored: list[str] = []
+    origins: dict[str, str] = {}
     for source, texts in sources:
         general = _of_all_listeners(texts, source)
         for name in [each for each in general if known.declared.of_a_listener(_bare(each))]:
@@ -147,8 +150,11 @@ def _merged(sources: Sequence[tuple[str, Mapping[str, str]]], known: Settings) -
             of_listeners.setdefault(listener, {})[definition.field] = _parsed(
                 definition, text, source, _bare(name)
             )
-        chosen |= _values(general, source, ignored, known.declared)
-    settings = known.with_fields(chosen).with_listeners(of_listeners)
+            origins[f"{listener}/{definition.field}"] = source
+        values = _values(general, source, ignored, known.declared)
+        chosen |= values
+        origins |= dict.fromkeys(values, source)
+    settings = known.with_fields(chosen).with_listeners(of_listeners).with_told(SettingOrigins(origins))
     modules = [str(each[_USERS]) for each in of_listeners.values() if each.get(_USERS)]
     if modules and not chosen.get(_USERS):
         from magnetar.auth.jaas import of_all, users_of  # few have any

@@ -10,7 +10,7 @@ import asyncio
 import os
 import resource
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -137,9 +137,8 @@ def memory_limit(group: Path = _GROUP, groups: Path = _GROUPS) -> int | None:
 class Vitals:
     """All of these, of one broker; once a second, and what asks the system in a thread, less often."""
 
-    def __init__(self, broker: Broker, listeners: Callable[[], Sequence[Listener]]) -> None:
+    def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._listeners = listeners
         self._journal = JournalWatch(broker.engine)
         self._clock = ClockWatch()
         self._rounds = 0
@@ -173,14 +172,10 @@ class Vitals:
 
     async def _look_at_certificates(self, conditions: Conditions) -> None:
         ends: dict[str, float] = {}
-        for listener in self._listeners():
-            if listener.context is not None:
-                from magnetar.auth.tls import ServerContext
-
-                if isinstance(listener.context, ServerContext):
-                    end = await asyncio.to_thread(listener.context.ends_at)
-                    if end is not None:
-                        ends[f"{listener.name} {listener.bind}"] = end
+        for listener in self._broker.serving.listeners:
+            end = await end_of(listener)
+            if end is not None:
+                ends[f"{listener.name} {listener.bind}"] = end
         self._ends = ends
         conditions.note(Condition.CERTIFICATE, ending_soon(ends, time.time()))
 
@@ -188,6 +183,17 @@ class Vitals:
         """Yield when certificates end; see `magnetar.figures.figures.Source`."""
         rows = [(labelled(listener=name), end) for name, end in self._ends.items()]
         yield FigureTable((_NOT_AFTER,), rows)
+
+
+async def end_of(listener: Listener) -> float | None:
+    """Return when a listener's certificate ends, in Unix time; None where it has none."""
+    if listener.context is None:
+        return None
+    from magnetar.auth.tls import ServerContext
+
+    if not isinstance(listener.context, ServerContext):
+        return None
+    return await asyncio.to_thread(listener.context.ends_at)
 
 
 def ending_soon(ends: dict[str, float], now: float) -> str:

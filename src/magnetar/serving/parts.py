@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from magnetar.serving.connections import Connections
 from magnetar.serving.idle_poll import IdlePoll
+from magnetar.serving.listeners import Listener
 from magnetar.serving.memory import MemoryBudget
 
 
@@ -17,3 +18,5 @@ class ServingParts:
     idle_poll: IdlePoll
     memory: MemoryBudget
     """Counts what clients of all protocols make the broker store."""
+    listeners: list[Listener] = field(default_factory=list)
+    """Those that are open, with their ports."""

@@ -13,7 +13,7 @@ become `Settings` is told in `magnetar.node.setting_sources`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, TypeVar, cast
 
@@ -33,6 +33,18 @@ ByListener = Mapping[str, Mapping[str, Value]]
 """What listeners have of their own: by the listener's folded name, the fields' values."""
 _LISTENER = plain("listener.name.")
 _CORE = (NodeSettings, ConnectionSettings, NamingSettings, TopicSettings, SecuritySettings, MetricsSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class SettingOrigins:
+    """Sources of values, and names that mean nothing: for operators, and no part of the settings' value."""
+
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """By field; by ``LISTENER/FIELD`` for what a listener has of its own. A field that is not there has its default."""
+    ignored: tuple[str, ...] = ()
+
+
+_NOTHING = SettingOrigins()
 
 
 class Declared:
@@ -96,12 +108,17 @@ class Settings:
         "given",
         "declared",
         "by_listener",
+        "told",
         "_parts",
         "_at",
     )
 
     def __init__(
-        self, *parts: object, given: frozenset[str] = frozenset(), by_listener: ByListener | None = None
+        self,
+        *parts: object,
+        given: frozenset[str] = frozenset(),
+        by_listener: ByListener | None = None,
+        told: SettingOrigins = _NOTHING,
     ) -> None:
         """``parts`` stand in place of their types' defaults; those of other handlers than the built-in ones are added.
 
@@ -119,6 +136,7 @@ class Settings:
         self.given = given
         self.declared = _declared(tuple(self._parts))
         self.by_listener: ByListener = by_listener or {}
+        self.told = told
         self._at: dict[str, Settings] = {}
 
     def of(self, part: type[Part]) -> Part:
@@ -147,13 +165,17 @@ class Settings:
     def with_parts(self, types: Iterable[type]) -> Settings:
         """Return settings that know these parts, too, with their defaults."""
         parts = ({each: each() for each in types} | self._parts).values()
-        return Settings(*parts, given=self.given, by_listener=self.by_listener)
+        return Settings(*parts, given=self.given, by_listener=self.by_listener, told=self.told)
 
     def with_listeners(self, values: ByListener) -> Settings:
         """Return a copy in which listeners have these values of their own, beside those that they have."""
         known = self.by_listener
         merged = {name: {**known.get(name, {}), **values.get(name, {})} for name in {**known, **values}}
-        return Settings(*self._parts.values(), given=self.given, by_listener=merged)
+        return Settings(*self._parts.values(), given=self.given, by_listener=merged, told=self.told)
+
+    def with_told(self, told: SettingOrigins) -> Settings:
+        """Return a copy that knows where its values come from."""
+        return Settings(*self._parts.values(), given=self.given, by_listener=self.by_listener, told=told)
 
     def with_fields(self, values: Mapping[str, Value]) -> Settings:
         """Return a copy in which these fields have these values, and count as given."""
@@ -164,7 +186,7 @@ class Settings:
         for part, changed in of_parts.items():
             parts[part] = replace(parts[part], **changed)
         given = self.given | values.keys()
-        return Settings(*parts.values(), given=given, by_listener=self.by_listener)
+        return Settings(*parts.values(), given=given, by_listener=self.by_listener, told=self.told)
 
     def with_values(self, texts: Mapping[str, str]) -> Settings:
         """Return a copy in which the named settings (own or Kafka names) have new values, or raise `InvalidConfig`."""
@@ -183,7 +205,7 @@ class Settings:
         return self.with_fields(values).with_listeners(of_listeners)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _made, (tuple(self._parts.values()), self.given, self.by_listener)
+        return _made, (tuple(self._parts.values()), self.given, self.by_listener, self.told)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Settings):
@@ -195,8 +217,10 @@ class Settings:
         return hash((tuple(self._parts.items()), self.given))
 
 
-def _made(parts: tuple[object, ...], given: frozenset[str], by_listener: ByListener) -> Settings:
-    return Settings(*parts, given=given, by_listener=by_listener)
+def _made(
+    parts: tuple[object, ...], given: frozenset[str], by_listener: ByListener, told: SettingOrigins
+) -> Settings:
+    return Settings(*parts, given=given, by_listener=by_listener, told=told)
 
 
 @cache

@@ -16,6 +16,8 @@ from magnetar.metadata.formats import FORMAT, FORMAT_PATH, HISTORY, format_of, w
 
 STEPS: Mapping[int, Callable[[MetadataStore], Awaitable[None]]] = {}
 """What is rewritten, by the format that it leads to; a format that only adds something needs no step."""
+_OF_NEW_STORES = frozenset({"names-in-paths"})
+"""What opening a store has written before this looks at it, below ``/magnetar``."""
 _log = logging.getLogger("magnetar.broker")
 
 
@@ -26,7 +28,7 @@ async def upgrade(store: MetadataStore, where: str) -> int:
     """
     stored = await store.get(FORMAT_PATH)
     before = found = format_of(None if stored is None else stored.value, where)
-    is_new = stored is None and not await store.children("/magnetar")
+    is_new = stored is None and set(await store.children("/magnetar")) <= _OF_NEW_STORES
     while found < FORMAT:
         number = FORMAT if is_new else found + 1
         if number in STEPS and not is_new:
