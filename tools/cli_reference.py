@@ -14,6 +14,7 @@ from magnetar.admin.reasons import Reason
 from magnetar.cli import formats
 from magnetar.cli.app import app
 from magnetar.cli.connection import OPTIONS, PANEL
+from magnetar.cli.statuses import TABLE
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 
@@ -31,11 +32,21 @@ found by asking the broker, or named with `--data`. `explain` and `ledger` also 
 - **Connection**: the options and variables [below](#connection), or a context.
 - **Output**: tables for people; `--json` for programs, with the same names on every release. Sizes are bytes, times
   are ms since 1970; what is absent is `null`. With `--json` an error is JSON too, on standard error.
-- **Exit status**: 0 done, 1 failed, 2 the command was not understood. An error says what to do next.
+- **Exit status**: 0 done, 1 failed, 2 the command was not understood; all are [below](#exit-statuses). An error says
+  what to do next.
 - **Completion**: `magnetar --install-completion`. Topics, partitions and groups are completed too, where a broker
   answers within half a second.
 - **Places in a partition**: `beginning` (or `earliest`), `end` (or `latest`), an offset, `-N` (so many before the end),
   `s@TIME` (ms since 1970, or ISO 8601).
+"""
+
+STATUSES = """
+## Exit statuses
+
+All commands keep to this table; `magnetar help exit` shows it.
+
+| Status | |
+|---|---|
 """
 
 CONNECTION = """
@@ -90,7 +101,9 @@ def page() -> str:
     reasons = ", ".join(f"`{reason}`" for reason in Reason)
     commands = "".join(_commands(get_command(app), "magnetar"))
     connection = "".join(_connection_rows())
-    return f"{HEAD}{CONNECTION}{connection}{PRECEDENCE}{LINES}{tokens}\n```\n{WHY}{reasons}\n\n## Commands\n{commands}"
+    statuses = "".join(f"| {each.number} | {each.means} |\n" for each in TABLE)
+    before = f"{HEAD}{STATUSES}{statuses}{CONNECTION}{connection}"
+    return f"{before}{PRECEDENCE}{LINES}{tokens}\n```\n{WHY}{reasons}\n\n## Commands\n{commands}"
 
 
 def _connection_rows() -> Iterator[str]:

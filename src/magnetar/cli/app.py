@@ -21,8 +21,10 @@ GROUPS = (
     "topic", "group", "txn", "config", "ledger", "migrate", "cluster", "bookkeeper", "token", "permission", "user",
     "quota", "pipeline", "table", "backup", "context",
 )  # fmt: skip
-COMMANDS = ("produce", "consume", "explain", "why", "health", "doctor", "audit", "restore")
+COMMANDS = ("produce", "consume", "explain", "why", "health", "doctor", "audit", "restore", "upgrade", "help")
 """The modules of this folder with commands, by the commands' names. Which of them is loaded, the arguments say."""
+_NAMED = {"help": "help_"}
+"""Functions that cannot have their command's name."""
 
 
 def _version(wanted: bool) -> None:
@@ -147,7 +149,8 @@ def command_line(names: Iterable[str] = (*GROUPS, *COMMANDS)) -> typer.Typer:
                 _whole_line(each)
             made.add_typer(module.app, name=name, short_help=module.app.info.help)
         else:
-            made.command()(connects(getattr(module, name)))
+            command = getattr(module, _NAMED.get(name, name))
+            made.command(name)(connects(command))
     for each in made.registered_commands:
         _whole_line(each)
     return made

@@ -62,15 +62,14 @@ def audit(
 
     Ends with 0 if they are equal, 1 if not, 2 if the command was not understood, 3 if they could not be compared.
     """
-    from magnetar.pipeline.audit import AuditRequest
-    from magnetar.pipeline.audit import audit as compare
+    from magnetar.pipeline import audit as comparing
     from magnetar.pipeline.audit_table import look_for_table
     from magnetar.pipeline.command_session import command_session, progress
 
     try:
         look_for_table(table, format_)
         where, options = _whereabouts(data, bootstrap_server)
-        question = AuditRequest(
+        question = comparing.AuditRequest(
             topic,
             table,
             where,
@@ -82,7 +81,7 @@ def audit(
             options=options,
         )
         with command_session("magnetar audit", master) as spark, progress(spark, "comparing", hidden=json):
-            found = compare(spark, question)
+            found = comparing.audit(spark, question)
     except AdminError as error:
         raise NotCompared(str(error), error.next_step) from error
     except Exception as error:  # Spark, the source and the table formats each raise their own

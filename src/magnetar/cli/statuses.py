@@ -36,7 +36,8 @@ TABLE = (
     ExitStatus(
         NEEDS_ATTENTION,
         "needs attention",
-        "Done, and an operator should act: a degraded broker, warnings of the doctor.",
+        "It works, and an operator should act: a degraded broker (`health`), warnings (`doctor`), something "
+        "would change (`upgrade --check`). `audit`: table and topic could not be compared.",
     ),
     ExitStatus(
         STORAGE_FAILED,

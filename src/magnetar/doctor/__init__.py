@@ -9,6 +9,7 @@
   of them again.
 - `checkup`: one broker and its machine, made of `machine`, `directory`, `reach` and `client_versions`; `findings` has
   what they find.
+- `upgrades`: what opening a directory with this release changes.
 - `cluster_state`, `cluster_doctor`: a cluster as ZooKeeper knows it, and what is wrong with it.
 
 It reads the engines' files by itself, since it must work where an engine refuses to open them.
