@@ -41,18 +41,30 @@ def commands() -> Iterator[tuple[str, ...]]:
     yield from below((), get_command(app))
 
 
+COMMAND = get_command(app)
 ALL = sorted(commands())
 
 
+def status_of(*words: str) -> object:
+    """Run the command line in this process, as the parsing of all commands would cost a second each."""
+    with pytest.raises(SystemExit) as ended:
+        COMMAND(list(words), prog_name="magnetar")
+    return ended.value.code
+
+
 @pytest.mark.parametrize("words", ALL, ids=" ".join)
-def test_help_is_done_and_an_unknown_option_is_not_understood(words: tuple[str, ...]) -> None:
-    assert operator.run(*words, "--help").status == statuses.DONE
-    ran = operator.run(*words, "--no-such-option")
-    assert ran.status == statuses.NOT_UNDERSTOOD
-    assert ran.out == ""
-    assert ran.err
+def test_help_is_done_and_an_unknown_option_is_not_understood(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status_of(*words, "--help") == statuses.DONE
+    assert capsys.readouterr().out
+    assert status_of(*words, "--no-such-option") == statuses.NOT_UNDERSTOOD
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", sorted(GIVEN))
 def test_without_a_broker_it_fails_and_says_what_to_do(words: str) -> None:
     assert tuple(words.split()) in ALL
@@ -61,6 +73,7 @@ def test_without_a_broker_it_fails_and_says_what_to_do(words: str) -> None:
     assert "  -> " in ran.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["backup", "ledger", "restore", "upgrade"])
 def test_a_directory_that_is_not_there_is_never_done(name: str, tmp_path: Path) -> None:
     gone = str(tmp_path / "gone")

@@ -16,7 +16,7 @@ class ServedListener:
     bind_host: str
     bind_port: int
     host: str
-    """With ``port`` what clients are told."""
+    """With ``port``, the address that clients get."""
     port: int
     scheme: str
     tls: bool
@@ -70,7 +70,7 @@ class BrokerState:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """What a broker has. ``topics`` and ``groups`` are names with partitions, and with states; not all of very many."""
+    """Topics with partitions and groups with states; of very many, not the names of all."""
 
     topic_count: int
     partition_count: int

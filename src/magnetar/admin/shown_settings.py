@@ -38,7 +38,7 @@ def _shown(name: str, definition: SettingDef, value: Value, source: str | None) 
 
 
 def secrets_of(settings: Settings) -> Iterator[str]:
-    """Yield the values that `shown_settings` hides, for whoever looks for them elsewhere."""
+    """Yield the values that `shown_settings` hides."""
     declared = settings.declared
     for name, definition in declared.definitions.items():
         if definition.kind is Kind.PASSWORD:
