@@ -21,6 +21,16 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
         yield process
 
 
+@pytest.fixture(scope="module")
+def changing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker whose console changes things."""
+    data = tmp_path_factory.mktemp("console-changing") / "data"
+    sets = ("group.initial.rebalance.delay.ms=0", "console.read.only=false")
+    words = [word for each in sets for word in ("--set", each)]
+    with BrokerProcess(data, *OPEN, *words) as process:
+        yield process
+
+
 @pytest.fixture
 def http(house: BrokerProcess) -> Iterator[httpx.Client]:
     with browser(house) as client:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
+    from magnetar.admin.inside import Inside
     from magnetar.admin.stuck import StuckGroups
     from magnetar.auth import Access
     from magnetar.figures.figures import FigureTable
@@ -97,16 +98,18 @@ class AdminHandler(ProtocolHandler):
         import prometheus_client  # noqa: F401
 
         import magnetar.web.server  # noqa: F401
-        from magnetar.admin import rest
-        from magnetar.pulsar.rest.app import make_app
-        from magnetar.pulsar.rest.routes import ROUTES
+        from magnetar.admin import inside, rest
+        from magnetar.pulsar.rest import app, routes
         from magnetar.pulsar.services import PulsarServices
 
         services = self._broker.offers.get(PulsarServices)
-        app = make_app(services, self._address, (*ROUTES, *rest.ROUTES))
+        made = app.make_app(services, self._address, (*routes.ROUTES, *rest.ROUTES))
         if not self._settings.of(AdminSettings).console_enabled:
-            return app
-        return WebParts(app, {"console": partial(_console, services, self._address)}, root="console")
+            return made
+        carries_out = inside.Inside(self._broker, made)
+        carries_out.answer_others()
+        console = partial(_console, services, self._address, carries_out)
+        return WebParts(made, {"console": console}, root="console")
 
     def _address(self) -> Address:
         from magnetar.pulsar.rest.request import Address
@@ -124,6 +127,6 @@ class AdminHandler(ProtocolHandler):
     async def close(self) -> None: ...
 
 
-def _console(services: PulsarServices, address: Callable[[], Address]) -> ASGIApp:
+def _console(services: PulsarServices, address: Callable[[], Address], inside: Inside) -> ASGIApp:
     """Load the console; a room above this one, so that it is found by its name alone."""
-    return cast("Callable[..., ASGIApp]", loaded(CONSOLE))(services, address)
+    return cast("Callable[..., ASGIApp]", loaded(CONSOLE))(services, address, inside)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from magnetar.admin.errors import AdminError, Declined, NotThere
+from magnetar.admin.errors import AdminError, Declined, Forbidden, NotThere
 from magnetar.wire.kafka.errors import ErrorCode
 
 _NOT_THERE = {
@@ -70,4 +70,5 @@ def refusal(code: int, message: str | None, what: str, next_step: str = _LOOK) -
             return kind(f"{what} {says}", then)
     name = ErrorCode(code).name if known else f"error {code}"
     next_step = _NEXT_STEPS.get(ErrorCode(code), next_step) if known else next_step
-    return Declined(f"{what}: {message or name}" + (f" ({name})" if message else ""), next_step)
+    refused = Forbidden if name.endswith("AUTHORIZATION_FAILED") else Declined
+    return refused(f"{what}: {message or name}" + (f" ({name})" if message else ""), next_step)

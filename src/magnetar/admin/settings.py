@@ -35,8 +35,14 @@ class AdminSettings(HandlerSettings):
     console_enabled: bool = setting(
         True,
         Kind.BOOLEAN,
-        "Whether the console is served at /console, on the port of the admin REST. It only shows, to each client what "
-        "its grants let it see, and is loaded by the first request for it.",
+        "Whether the console is served at /console, on the port of the admin REST. It shows each client what its "
+        "grants let it see, and is loaded by the first request for it.",
+    )
+    console_read_only: bool = setting(
+        True,
+        Kind.BOOLEAN,
+        "Whether the console only shows. With false it has forms that produce records, move groups and change topics, "
+        "for clients whose grants allow that by the admin REST, too.",
     )
 
     @property

@@ -145,7 +145,20 @@ def create_topic(
     *,
     dry_run: bool = False,
 ) -> TopicDetail | None:
-    """Make a topic and give it, or None for a dry run that would do.
+    """Make a topic and give it, or None for a dry run that would do; see `make_topic`."""
+    make_topic(cluster, name, partitions, configs, dry_run=dry_run)
+    return None if dry_run else describe_topic(cluster, name)
+
+
+def make_topic(
+    cluster: ClusterAdmin,
+    name: str,
+    partitions: int | None,
+    configs: Mapping[str, str | None],
+    *,
+    dry_run: bool = False,
+) -> None:
+    """Make a topic, which asks for less than to describe it.
 
     ``partitions`` None is the broker's default. Raises `Declined` with the broker's reason.
     """
@@ -158,7 +171,6 @@ def create_topic(
     request = CreateTopicsRequest(topics=[asked], timeout_ms=TIMEOUT_MS, validate_only=dry_run)
     result = cluster.ask(request, CreateTopicsResponse).topics[0]
     check(result.error_code, result.error_message, f"topic {name}")
-    return None if dry_run else describe_topic(cluster, name)
 
 
 def delete_topics(cluster: ClusterAdmin, names: list[str]) -> TopicsDeleted:

@@ -61,7 +61,7 @@ class Actor:
 
     principal: str
     protocol: str
-    """kafka, admin-rest, schema-registry, or socket for operators of the broker's machine."""
+    """kafka, admin-rest, schema-registry, console, or socket for operators of the broker's machine."""
     address: str = ""
     client: str = ""
     """What the client calls itself."""

@@ -18,11 +18,14 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from magnetar import __version__
+from magnetar.admin import rest
 from magnetar.admin.errors import AdminError
+from magnetar.admin.inside import Inside
 from magnetar.admin.rest import status_of
 from magnetar.auth.authentication import BASIC, TOKEN, AuthenticationFailed, Principal
 from magnetar.cluster.ownership import NotOwned
 from magnetar.console import tail
+from magnetar.console.actions.app import PREFIX, ActionPages, form_cookie
 from magnetar.console.page import ConsolePage
 from magnetar.console.rendering import environment, static_files
 from magnetar.console.session import (
@@ -35,8 +38,10 @@ from magnetar.console.session import (
     set_cookie,
 )
 from magnetar.console.table import PAGES
+from magnetar.pulsar.rest.app import make_app
 from magnetar.pulsar.rest.refusals import refusal_of
 from magnetar.pulsar.rest.request import Address, AdminRequest, RestError, address_of
+from magnetar.pulsar.rest.routes import ROUTES
 from magnetar.pulsar.services import PulsarServices
 from magnetar.web.common import principal_of
 from magnetar.web.http import body_of
@@ -66,18 +71,27 @@ _LOGIN, _LOGOUT = "login", "logout"
 _REASONS = {400: "What was asked", 401: "Log in", 403: "Not allowed", 404: "Not found", 503: "Not now"}
 
 
-def make_console(services: PulsarServices, address: Callable[[], Address]) -> Console:
-    """Return the ASGI application for ``/console`` and what lies below it, and for ``/``."""
-    return Console(services, address)
+def make_console(
+    services: PulsarServices, address: Callable[[], Address], inside: Inside | None = None
+) -> Console:
+    """Return the ASGI application for ``/console`` and what lies below it, and for ``/``.
+
+    ``inside`` carries out what its forms are filled in for.
+    """
+    if inside is None:
+        app = make_app(services, address, (*ROUTES, *rest.ROUTES))
+        inside = Inside(services.broker, app)
+    return Console(services, address, inside)
 
 
 class Console:
     """Answers browsers and programs, each page by its table of contents."""
 
-    def __init__(self, services: PulsarServices, address: Callable[[], Address]) -> None:
+    def __init__(self, services: PulsarServices, address: Callable[[], Address], inside: Inside) -> None:
         self._services = services
         self._address = address
         self._sessions = Sessions(services.broker.store)
+        self.actions = ActionPages(services, address, self._sessions, inside)
         self._templates = environment()
         self._static = static_files()
         self._pages = {page.name: page for page in PAGES}
@@ -95,8 +109,9 @@ class Console:
         name = path.removeprefix("/console").strip("/")
         if request.method == "POST" and name in (_LOGIN, _LOGOUT):
             return await (self._log_in(request) if name == _LOGIN else self._log_out(request))
-        if request.method not in ("GET", "HEAD"):
-            return Response("the console only shows\n", 405, {"Allow": "GET, HEAD"}, "text/plain")
+        is_action = name.startswith(PREFIX)
+        if request.method not in ("GET", "HEAD") and not (is_action and request.method == "POST"):
+            return Response("this page only shows\n", 405, {"Allow": "GET, HEAD"}, "text/plain")
         if name in self._static:
             content, kind = self._static[name]
             return Response(content, media_type=kind, headers={"Cache-Control": "max-age=300, private"})
@@ -105,6 +120,8 @@ class Console:
         as_json = name.endswith(".json")
         page = self._pages.get("" if name == "overview.json" else name.removesuffix(".json"))
         try:
+            if is_action:
+                return await self._act(request, name.removeprefix(PREFIX))
             if name == tail.NAME:
                 host = request.client.host if request.client else ""
                 return await tail.events(lambda: self._ask(request), host)
@@ -127,6 +144,14 @@ class Console:
         except Exception as error:
             status, reason = refusal_of(error, f"{request.method} {path}")
             return await self._refused(request, status, reason, as_json=as_json)
+
+    async def _act(self, request: Request, name: str) -> Response:
+        """Answer with a form, or with what became of one."""
+        shown = await self.actions.answer(request, name, await self._principal(request))
+        response = await self._html("action.html", self._common() | shown.content, shown.status)
+        if shown.cookie:
+            response.headers["Set-Cookie"] = form_cookie(shown.cookie, secure=request.url.scheme == "https")
+        return response
 
     async def _ask(self, request: Request) -> AdminRequest:
         principal = await self._principal(request)
@@ -212,6 +237,7 @@ class Console:
             "state": state,
             "role": ask.principal.role,
             "commands": page.commands(ask, facts),
+            "actions": self.actions.links(page.name, ask, facts),
             "as_json": f"/console/{page.name or 'overview'}.json{query}",
             "refresh": whole_seconds(state.get("refresh", "")),
         }
@@ -255,6 +281,7 @@ class Console:
             "knows_clients": self._services.broker.security.authentication.enabled,
             "role": "",
             "page": None,
+            "actions": (),
             "refresh": 0,
         }
 

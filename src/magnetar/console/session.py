@@ -45,7 +45,15 @@ class Sessions:
             content = (await self._key()).decrypt(cookie.encode("ascii"), ttl=LASTS_S)
         except (InvalidToken, UnicodeEncodeError):
             return ""
-        return str(json.loads(content)["authorization"])
+        return str(json.loads(content).get("authorization", ""))
+
+    async def sealed_word(self, word: bytes) -> str:
+        """Return a word that only this cluster can write and read."""
+        return (await self._key()).encrypt(word).decode("ascii")
+
+    async def opened_word(self, sealed: str, lasts_s: int) -> bytes:
+        """Return what was sealed; raise ``InvalidToken`` for what is too old or was not, or ``UnicodeEncodeError``."""
+        return (await self._key()).decrypt(sealed.encode("ascii"), ttl=lasts_s)
 
     async def _key(self) -> Fernet:
         while self._fernet is None:

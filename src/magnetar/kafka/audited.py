@@ -139,7 +139,7 @@ def _actor(context: RequestContext, correlation_id: int) -> Actor:
     principal = None if login is None else login.principal
     named = " ".join(filter(None, (context.client_id, software.name, software.version)))
     return Actor(
-        _principal(context), "kafka", context.client_host.lstrip("/"), named, context.listener.name,
+        _principal(context), context.door, context.client_host.lstrip("/"), named, context.listener.name,
         "" if principal is None else principal.proxy, str(correlation_id),
     )  # fmt: skip
 

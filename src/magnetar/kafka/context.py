@@ -52,6 +52,8 @@ class RequestContext:
     """How long it waited for what its client wanted to wait for."""
     placed_s: float = 0.0
     """When `placed` became so, by ``perf_counter``; from then on Produce waits for the disk."""
+    door: str = "kafka"
+    """How the request came in, as audit lines name it."""
     placed: bool = False
     """Set by Produce once all its batches have their place in the logs: then the next request may begin."""
 

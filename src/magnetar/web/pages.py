@@ -33,9 +33,12 @@ _PROBES = frozenset({"/health", "/ready", "/healthz", "/readyz", "/livez"})
 _LINKED = frozenset({"/metrics", "/metrics/", "/openapi.json", "/admin/v2/openapi.json"}) | _PROBES
 """What any page may link to, those besides that answer whoever asks."""
 _CONSOLE = "/console"
-"""Its pages may be linked to: they change nothing, no page can frame them, and who is logged in is not sent along."""
+"""Its pages may be linked to: to read one changes nothing, no page can frame them, and who is logged in is not sent
+along."""
 OWN_FORMS = frozenset({"/console/login", "/console/logout"})
 """Paths that take forms, of pages of this address that say so: another page could log its reader in as another."""
+_ACTIONS = "/console/act/"
+"""Below it are the forms of the console that change something, which have tokens besides."""
 _NOBODYS = ("localhost", "local", "localdomain", "internal", "lan", "svc", "test", "home.arpa")
 """Ends of names that no stranger can register and point here: Kubernetes' among them."""
 _HOST = re.compile(r"://(\[[^\]]*\]|[^/:,\s]*)")
@@ -71,7 +74,7 @@ class WebPages:
         if not self._is_own(method, path, forwarded or host, headers):
             return PageRefusal(403, "a page of another site may not ask this")
         kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-        if method == "POST" and kind in _FORMS and not (path in OWN_FORMS and _tells_its_page(headers)):
+        if method == "POST" and kind in _FORMS and not (_takes_forms(path) and _tells_its_page(headers)):
             return PageRefusal(
                 415, f"HTTP 415 Unsupported Media Type: {kind.decode()}; send application/json"
             )
@@ -108,6 +111,10 @@ class WebPages:
         except ValueError:
             return False
         return True
+
+
+def _takes_forms(path: str) -> bool:
+    return path in OWN_FORMS or path.startswith(_ACTIONS)
 
 
 def _tells_its_page(headers: Mapping[bytes, bytes]) -> bool:

@@ -60,6 +60,7 @@ _SETTINGS = {
     "transaction.coordinator.enabled": "true",
     "advertised.address": "127.0.0.1",
     "data.dir": ".",
+    "console.read.only": "false",
     "ssl.keystore.password": "garnet",
     "delegation.token.secret.key": "garnet",
 }

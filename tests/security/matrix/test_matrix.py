@@ -87,6 +87,11 @@ async def test_the_console(askers: Sequence[Asker], request: pytest.FixtureReque
     await _hold("console", list(web.console_paths()), askers, False, request)
 
 
+@pytest.mark.parametrize("askers", [FEW, pytest.param(ABROAD, marks=pytest.mark.slow)], ids=["few", "all"])
+async def test_the_consoles_actions(askers: Sequence[Asker], request: pytest.FixtureRequest) -> None:
+    await _hold("console-actions", list(web.console_actions()), askers, False, request)
+
+
 async def test_namesakes_in_the_admin_rest(request: pytest.FixtureRequest) -> None:
     """Whatever blue's people do to topics and subscriptions of blue's, red's of the same names are as they were."""
     ways = [(name, of_blue) for name, _, of_blue in web.rest_paths()]

@@ -12,6 +12,9 @@ from functools import cache, partial
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from magnetar.console.actions.action import ConsoleAction
+from magnetar.console.actions.forms import login_of
+from magnetar.console.actions.table import ACTIONS
 from magnetar.console.app import make_console
 from magnetar.console.table import PAGES
 from magnetar.pulsar.rest.app import make_app
@@ -119,6 +122,60 @@ def console_paths() -> Iterator[tuple[str, Ask]]:
             path = f"/console/{name}".rstrip("/")
             way = f"GET {path}?topic=red/default/ruby" if page.of_topic else f"GET {path}"
             yield way, partial(_console, path, query)
+
+
+_FORMS = {
+    "produce": {"value": "x"},
+    "send-again": {"to": "red/default/ruby"},
+    "drop-records": {},
+    "reset-group": {"to": "latest"},
+    "delete-group": {"confirm": "readers"},
+    "reset-subscription": {"to": "latest"},
+    "skip-message": {},
+    "delete-subscription": {"confirm": "readers"},
+    "create-topic": {"name": "red/default/opal"},
+    "configure-topic": {"config": "retention.ms", "value": "60000"},
+    "compact-topic": {},
+    "delete-topic": {"confirm": "red/default/ruby"},
+    "grant": {"role": "bob", "target": "red/default/ruby", "consume": "yes"},
+    "revoke": {"role": "carl", "target": "red/default/ruby"},
+    "abort-transaction": {"transaction": IDS_OF_RED[0]},
+}
+"""Of each action what is filled in besides what it is about."""
+_ABOUT = {
+    "topic": "red/default/ruby",
+    "partition": "0",
+    "offset": "0",
+    "group": "readers",
+    "subscription": "readers",
+}
+
+
+def console_actions() -> Iterator[tuple[str, Ask]]:
+    """Yield every action of the console: its form, and the form filled in, with a token that is right."""
+    for action in ACTIONS:
+        about = {key: _ABOUT[key] for key in action.keys}
+        named = f"?{urlencode(about, safe='/')}" if "topic" in about else ""
+        path = f"/console/act/{action.name}"
+        yield f"GET {path}{named}", partial(_console, path, urlencode(about))
+        yield f"POST {path}{named}", partial(_sent, action, about)
+
+
+async def _sent(
+    action: ConsoleAction, about: dict[str, str], house: House, asker: Asker
+) -> tuple[Outcome, bytes]:
+    app = make_console(house.pulsar.services, lambda: _HERE)
+    proof = f"Bearer {asker.proof}" if asker.proof else ""
+    token = await app.actions.tokens.made(action.name, login_of(proof) if proof else "")
+    body = urlencode({**about, **_FORMS[action.name], "token": token, "step": "do"}).encode()
+    headers = [
+        (b"content-type", b"application/x-www-form-urlencoded"),
+        (b"content-length", str(len(body)).encode()),
+        (b"sec-fetch-site", b"same-origin"),
+    ]
+    if proof:
+        headers.append((b"authorization", proof.encode()))
+    return _outcome(*await _call(app, "POST", f"/console/act/{action.name}", headers, body))
 
 
 async def _console(path: str, query: str, house: House, asker: Asker) -> tuple[Outcome, bytes]:

@@ -23,8 +23,10 @@ from magnetar.pulsar.rest.audited import RestAct, changes
 from magnetar.pulsar.rest.everywhere import answer_others
 from magnetar.pulsar.rest.refusals import refusal_of
 from magnetar.pulsar.rest.request import (
+    INSIDE,
     Address,
     AdminRequest,
+    InsideCaller,
     Reply,
     RequiredLevel,
     RestRoute,
@@ -161,6 +163,9 @@ class _View:
     def _elsewhere(self, error: NotOwned, request: Request) -> Response:
         """Send a client to the broker that has what it asks about, as Pulsar does; 503 while nobody has it."""
         ownership, owner = self._services.broker.cluster.ownership, error.owner
+        caller: InsideCaller | None = request.scope.get(INSIDE)
+        if caller is not None:
+            caller.moved_to = None if owner is None else owner.node_id
         address = None if owner is None else address_of(ownership, owner.node_id, self._address())
         if address is None or not address.broker:
             return _Refusal(503, str(error))
@@ -178,6 +183,9 @@ async def _learn(ask: AdminRequest) -> None:
 
 
 async def _principal(request: Request, services: PulsarServices, needs: RequiredLevel) -> Principal:
+    caller: InsideCaller | None = request.scope.get(INSIDE)
+    if caller is not None:
+        return caller.principal
     security = services.broker.settings.security
     is_open = needs is RequiredLevel.nobody or (
         needs is RequiredLevel.metrics and not security.authenticate_metrics_endpoint

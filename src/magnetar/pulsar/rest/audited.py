@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from magnetar.base.audit import Act, Actor, Outcome, note, shown
 from magnetar.base.errors import InvalidTopic
-from magnetar.pulsar.rest.request import AdminRequest, RestRoute
+from magnetar.pulsar.rest.request import INSIDE, AdminRequest, InsideCaller, RestRoute
 from magnetar.pulsar.services import PulsarServices
 
 _READS = frozenset({"GET", "HEAD"})
@@ -55,6 +55,10 @@ class RestAct:
 
     def _actor(self) -> Actor:
         request, ask = self._request, self._ask
+        caller: InsideCaller | None = request.scope.get(INSIDE)
+        if caller is not None:
+            principal = caller.principal
+            return Actor(principal.role, caller.door, caller.address, caller.client, proxy=principal.proxy)
         return Actor(
             "(not authenticated)" if ask is None else ask.principal.role, "admin-rest",
             request.client.host if request.client else "", request.headers.get("user-agent", ""),

@@ -26,6 +26,24 @@ class RestError(Exception):
         self.status = status
 
 
+INSIDE = "magnetar.inside"
+"""The key of a scope that holds a `InsideCaller`; nothing that comes over a network sets keys of scopes."""
+
+
+@dataclass(slots=True)
+class InsideCaller:
+    """A client whose request comes from within the broker: it has shown to another part of it who it is."""
+
+    principal: Principal
+    door: str
+    """By which part of the broker it came, as audit lines name it."""
+    address: str = ""
+    client: str = ""
+    """What the client calls itself."""
+    moved_to: int | None = None
+    """The broker to ask instead, once the request was answered so."""
+
+
 class RequiredLevel(StrEnum):
     """Who may ask: Pulsar's levels."""
 
