@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.console.conftest import browser, write_users
-from tests.console.forms import SENT_BY_OWN_PAGE, done, opened, send, text_of, unique
+from tests.console.forms import SENT_BY_OWN_PAGE, Form, done, opened, send, text_of, unique
 from tests.console.test_login import bearer, log_in
 from tests.process import BrokerProcess
 from tests.security.signing import SECURED, token
@@ -113,6 +113,10 @@ def test_a_page_of_another_site_changes_nothing(guarded: BrokerProcess, topic: s
         assert answer.status_code == 403
         answer = root.post(form.action, data=fields, headers=bearer("root"))
         assert answer.status_code == 403
+        page = httpx.get(f"{own}{form.action}", headers=bearer("root"), trust_env=False)
+        by_program = {**fields, "token": Form(page.text).fields["token"]}
+        answer = httpx.post(f"{own}{form.action}", data=by_program, headers=bearer("root"), trust_env=False)
+        assert answer.status_code == 403, "no browser says that a page of ours sends it"
         assert topic in kafka(guarded).list_topics(timeout=60).topics
         assert root.post(form.action, data=fields, headers={"Origin": own}).status_code == 200
         assert topic not in kafka(guarded).list_topics(timeout=60).topics

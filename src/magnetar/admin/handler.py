@@ -16,7 +16,7 @@ from magnetar.node.broker import Broker
 from magnetar.node.handlers import ProtocolHandler
 from magnetar.serving.listeners import Listener
 from magnetar.serving.url_listeners import with_tls
-from magnetar.settings.built_in import CONSOLE, loaded
+from magnetar.settings.built_in import CONSOLE, MCP, loaded
 from magnetar.settings.settings import Settings
 from magnetar.web.parts import WebParts
 
@@ -25,12 +25,10 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-    from magnetar.admin.inside import Inside
     from magnetar.admin.stuck import StuckGroups
     from magnetar.auth import Access
     from magnetar.figures.figures import FigureTable
     from magnetar.pulsar.rest.request import Address
-    from magnetar.pulsar.services import PulsarServices
     from magnetar.web.server import WebServer
 
 
@@ -104,12 +102,14 @@ class AdminHandler(ProtocolHandler):
 
         services = self._broker.offers.get(PulsarServices)
         made = app.make_app(services, self._address, (*routes.ROUTES, *rest.ROUTES))
-        if not self._settings.of(AdminSettings).console_enabled:
-            return made
-        carries_out = inside.Inside(self._broker, made)
-        carries_out.answer_others()
-        console = partial(_console, services, self._address, carries_out)
-        return WebParts(made, {"console": console}, root="console")
+        wanted, parts = self._settings.of(AdminSettings), {}
+        if wanted.mcp_enabled:
+            parts["mcp"] = partial(_part, MCP, services, self._address)
+        if wanted.console_enabled:
+            carries_out = inside.Inside(self._broker, made)
+            carries_out.answer_others()
+            parts["console"] = partial(_part, CONSOLE, services, self._address, carries_out)
+        return WebParts(made, parts, root="console" if wanted.console_enabled else None) if parts else made
 
     def _address(self) -> Address:
         from magnetar.pulsar.rest.request import Address
@@ -127,6 +127,6 @@ class AdminHandler(ProtocolHandler):
     async def close(self) -> None: ...
 
 
-def _console(services: PulsarServices, address: Callable[[], Address], inside: Inside) -> ASGIApp:
-    """Load the console; a room above this one, so that it is found by its name alone."""
-    return cast("Callable[..., ASGIApp]", loaded(CONSOLE))(services, address, inside)
+def _part(name: str, *given: object) -> ASGIApp:
+    """Load the console or MCP; a room above this one, so that it is found by its name alone."""
+    return cast("Callable[..., ASGIApp]", loaded(name))(*given)

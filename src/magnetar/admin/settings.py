@@ -45,6 +45,13 @@ class AdminSettings(HandlerSettings):
         "for clients whose grants allow that by the admin REST, too.",
     )
 
+    mcp_enabled: bool = setting(
+        False,
+        Kind.BOOLEAN,
+        "Whether MCP is served at /mcp, on the port of the admin REST: read-only tools for assistants, which give each "
+        "client what its grants let it see.",
+    )
+
     @property
     def asks_to_serve(self) -> bool:
         return True  # this machine's operators are always answered, on the socket in the data directory

@@ -40,6 +40,8 @@ BUILT_IN = {
 }
 CONSOLE = "magnetar.console.app:make_console"
 """What makes the application of the console; loaded by the first request for it."""
+MCP = "magnetar.console.mcp:make_mcp"
+"""The same of MCP."""
 METADATA_STORES = {
     "sqlite": "magnetar.logs.storage.embedded:SqliteStores",
     "memory": "magnetar.logs.storage.embedded:MemoryStores",
