@@ -345,4 +345,10 @@ def test_audit_names_the_console(changing: BrokerProcess, http: httpx.Client) ->
     done(http, "compact-topic", {"topic": name})
     acts = http.get("/console/overview.json").json()["acts"]
     mine = [each for each in acts if name in each["name"]]
+    commit(changing, f"{name}-group", name, 0)
+    for _ in range(2):
+        done(http, "reset-group", {"group": f"{name}-group"}, to="latest")
+    acts = http.get("/console/overview.json").json()["acts"]
+    resets = [each for each in acts if each["name"] == f"{name}-group" and each["protocol"] == "console"]
+    assert len(resets) == 2, "each that a person asks for, however soon"
     assert {each["protocol"] for each in mine} == {"console"}, mine
