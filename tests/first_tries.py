@@ -1,6 +1,7 @@
-"""What failed at first, of tests that are tried again (decision 158): its text beside whatever the second try says.
+"""Tests that are tried again (decision 158): a second try begins anew, and what failed at first stands beside it.
 
-A second try finds what the first left in a house that they share, and fails of that; its cause stands with the first.
+Brokers that a module or a session shares are ended after a failure and begun anew for the second try. There it finds no
+topics, members and files of the first, of which it would fail, and which would hide why the first did.
 """
 
 from __future__ import annotations
@@ -10,7 +11,18 @@ from collections.abc import Generator
 import pytest
 
 AT_FIRST = "at first"
+PYTESTS_OWN = ("_pytest", "pytest_", "xdist", "_hypothesis")
+"""Modules whose fixtures know nothing of a test: folders for files, event loops."""
 _found = pytest.StashKey[list[tuple[str, str]]]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """End what the first try shared with other tests; whoever asks for it next has it made."""
+    if getattr(item, "execution_count", 1) > 1 and isinstance(item, pytest.Function):
+        for made in item._fixtureinfo.name2fixturedefs.values():
+            if made[-1].scope != "function" and not made[-1].func.__module__.startswith(PYTESTS_OWN):
+                made[-1].finish(item._request)
 
 
 @pytest.hookimpl(wrapper=True)

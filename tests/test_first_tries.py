@@ -1,4 +1,4 @@
-"""A test that fails twice tells what failed each time; one that passes in the end tells what failed at first."""
+"""A test that fails twice tells what failed each time, and its second try finds nothing that the first has left."""
 
 from __future__ import annotations
 
@@ -31,6 +31,29 @@ def house():
         pytest.fail("there is no house")
 
 def test_once(house): pass
+
+@pytest.fixture(scope="session")
+def broker():
+    topics = []
+    yield topics
+    assert topics[-1] == "closed", "it ended before its client"
+
+@pytest.fixture(scope="module")
+def client(broker):
+    yield broker
+    broker.append("closed")
+
+def test_before(client):
+    client.append("before")
+
+def test_on_a_broker_of_the_session(client, broker):
+    assert client is broker
+    assert "mine" not in broker
+    broker.append("mine")
+    assert broker == ["mine"], "as if others had been there"
+
+def test_after(client):
+    assert client == ["mine"]
 """
 
 
@@ -44,7 +67,10 @@ def test_first_failures_are_told(tmp_path: Path, workers: int) -> None:
     root = str(Path(__file__).parents[1])
     environment["PYTHONPATH"] = os.pathsep.join([root, environment.get("PYTHONPATH", "")])
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", f"-n{workers}", "-p", "no:cacheprovider"],
+        [
+            *(sys.executable, "-m", "pytest", "-q", f"-n{workers}"),
+            *("-p", "no:cacheprovider", "-p", "no:warnings", f"--basetemp={tmp_path / 'files'}"),
+        ],
         cwd=tmp_path,
         env=environment,
         capture_output=True,
@@ -53,7 +79,7 @@ def test_first_failures_are_told(tmp_path: Path, workers: int) -> None:
         check=False,
     )
     assert run.returncode == 1, run.stdout + run.stderr
-    assert "1 failed, 1 passed, 2 rerun" in run.stdout
+    assert "1 failed, 4 passed, 3 rerun" in run.stdout
     told = [
         "= FAILURES =",
         "Failed: the topic is there already",
@@ -61,6 +87,7 @@ def test_first_failures_are_told(tmp_path: Path, workers: int) -> None:
         "Failed: the topic is lost",
         "at first: test_it.py::test_once",
         "Failed: there is no house",
+        "as if others had been there",
     ]
     places = [run.stdout.find(each) for each in told]
     assert -1 not in places, run.stdout
