@@ -30,7 +30,7 @@ from tests.cluster.brokers import (
 )
 from tests.cluster.rest import ask
 from tests.cluster.servers import Cluster, class_path, free_port
-from tests.transactions.copying import Copier, read_until
+from tests.transactions.copying import Copier, end, read_until, wait_for_more
 
 class_path()  # skips the module where BookKeeper cannot be run
 pytestmark = [pytest.mark.slow]
@@ -202,8 +202,7 @@ def test_transactions_span_brokers_one_of_which_is_killed(
     for each in copiers:
         each.start()
     load.wait_for_more(4000)
-    while sum(each.committed for each in copiers) < 20:
-        time.sleep(0.05)
+    wait_for_more(copiers, 20)
     pair[1].end(signal.SIGKILL)
     load.wait_for_more(4000)
     pair[1].start()
@@ -212,10 +211,7 @@ def test_transactions_span_brokers_one_of_which_is_killed(
     load.end()
     assert load.failures == []
     found = read_until(bootstrap(pair), "copied", PARTITIONS, load.count(), copiers)
-    for each in copiers:
-        each.halt.set()
-    for each in copiers:
-        each.join()
+    end(copiers)
     record_property("committed", sum(each.committed for each in copiers))
     record_property("aborted", sum(each.aborted for each in copiers))
     record_property("errors", [each.errors for each in copiers])

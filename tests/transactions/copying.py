@@ -14,8 +14,11 @@ from tests.transactions.clients import COMMITTED, SECONDS
 
 BATCH = 50
 HUNG_S = 15.0
-# NOT_COORDINATOR is told, though it is tried again; what is taken away between asking and seeking is not sought in.
-AGAIN = {KafkaError.NOT_COORDINATOR, KafkaError._STATE, KafkaError._UNKNOWN_PARTITION}
+REWIND_S = 10.0
+"""As long as one question for committed offsets waits before it is asked anew."""
+# NOT_COORDINATOR is told, though it is tried again; what is taken away between asking and seeking is not sought in; and
+# librdkafka does not count its own time-out among what may be asked again.
+AGAIN = {KafkaError.NOT_COORDINATOR, KafkaError._STATE, KafkaError._UNKNOWN_PARTITION, KafkaError._TIMED_OUT}
 
 
 class Copier(threading.Thread):
@@ -115,12 +118,11 @@ class Copier(threading.Thread):
                 self.errors.append(str(failed.args[0]))
         return self._producer()
 
-    @staticmethod
-    def _rewind(consumer: Consumer) -> None:
+    def _rewind(self, consumer: Consumer) -> None:
         """Go back to what is committed; what there is none of begins at the beginning."""
-        while True:
+        while not self.halt.is_set():
             try:
-                for each in consumer.committed(consumer.assignment(), SECONDS):
+                for each in consumer.committed(consumer.assignment(), REWIND_S):
                     consumer.seek(TopicPartition(each.topic, each.partition, max(each.offset, 0)))
                 return
             except KafkaException as error:
@@ -140,6 +142,27 @@ class Copier(threading.Thread):
                     return made
 
 
+def wait_for_more(copiers: list[Copier], transactions: int) -> None:
+    """Return once they have committed so many more; fail if one of them has died."""
+    wanted = sum(each.committed for each in copiers) + transactions
+    while sum(each.committed for each in copiers) < wanted:
+        assert dead(copiers) == []
+        time.sleep(0.02)
+
+
+def end(copiers: list[Copier]) -> None:
+    """Have all of them end; fail if one did so by itself."""
+    for each in copiers:
+        each.halt.set()
+    for each in copiers:
+        each.join()
+    assert dead(copiers) == []
+
+
+def dead(copiers: list[Copier]) -> list[BaseException]:
+    return [each.died for each in copiers if each.died is not None]
+
+
 def read_until(
     address: str, topic: str, partitions: int, wanted: int, copiers: list[Copier]
 ) -> list[list[bytes]]:
@@ -155,7 +178,7 @@ def read_until(
             f"{sum(map(len, found))} of {wanted}: {[len(each) for each in found]}; "
             f"{[(each.committed, each.aborted, each.errors[-3:]) for each in copiers]}"
         )
-        assert [each.died for each in copiers if each.died] == []
+        assert dead(copiers) == []
         for number, each in enumerate(copiers):
             if each.hangs():
                 copiers[number] = each.successor()

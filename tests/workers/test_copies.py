@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.transactions.copying import Copier, read_until
+from tests.transactions.copying import Copier, end, read_until, wait_for_more
 from tests.workers.house import PARTITIONS, House
 from tests.workers.load import KafkaLoad
 
@@ -29,18 +28,13 @@ def test_records_are_copied_exactly_once_though_workers_are_killed(
             each.start()
         for worker in (1, 2, 3):
             load.wait_for_more(2000)
-            committed = sum(each.committed for each in copiers)
-            while sum(each.committed for each in copiers) < committed + 10:
-                time.sleep(0.02)
+            wait_for_more(copiers, 10)
             before = house.send(worker, signal.SIGKILL)
             house.until_again(worker, before)
         load.wait_for_more(2000)
         load.end()
         found = read_until(house.address, "to", PARTITIONS, load.count(), copiers)
-        for each in copiers:
-            each.halt.set()
-        for each in copiers:
-            each.join()
+        end(copiers)
         for number, each in enumerate(copiers):
             told = (each.committed, each.aborted, len(each.errors))
             record_testsuite_property(f"copier {number}: committed, aborted, errors", told)
