@@ -48,16 +48,26 @@ class Asked:
 
 @pytest.fixture(scope="module")
 def workers(house: House, client: pulsar.Client) -> dict[str, Asked]:
-    """The REST of each, by its address, with a topic whose partitions are on both, and messages in all of them."""
+    """The REST of each, by its address, with a topic whose partitions are on both, and messages in all of them.
+
+    A worker that is late is given partitions while they are written to, and its counters know what came since.
+    """
     any_of_them = Asked(house.served["http"][0])
-    any_of_them("PUT", f"{T}/partitions", PARTITIONS)
+    while True:
+        fill(house, client, any_of_them)
+        if any_of_them("GET", f"{T}/partitioned-stats")["msgInCounter"] == MESSAGES:
+            return {url: Asked(url) for url in owners(house).values()}
+        any_of_them("DELETE", f"{T}/partitions")
+
+
+def fill(house: House, client: pulsar.Client, ask: Asked) -> None:
+    ask("PUT", f"{T}/partitions", PARTITIONS)
     house.until_shared("t")
     producer = client.create_producer("t", batching_enabled=False, block_if_queue_full=True)
     for number in range(MESSAGES):
         producer.send_async(b"%d" % number, lambda *_: None, partition_key=str(number))
     producer.flush()
     producer.close()
-    return {url: Asked(url) for url in owners(house).values()}
 
 
 def owners(house: House) -> dict[int, str]:
