@@ -11,7 +11,7 @@ from collections.abc import Generator
 import pytest
 
 AT_FIRST = "at first"
-PYTESTS_OWN = ("_pytest", "pytest_", "xdist", "_hypothesis")
+PYTESTS_OWN = ("_pytest.", "pytest_asyncio", "xdist", "_hypothesis")
 """Modules whose fixtures know nothing of a test: folders for files, event loops."""
 _found = pytest.StashKey[list[tuple[str, str]]]()
 
