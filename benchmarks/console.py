@@ -18,12 +18,13 @@ import httpx
 from magnetar.console.app import make_console
 from magnetar.ledger.memory import MemoryEngine
 from magnetar.metadata import MemoryStore
-from magnetar.node.broker import Broker, NewTopic
+from magnetar.node.broker import Broker
 from magnetar.pulsar.handler import PulsarProtocolHandler
 from magnetar.pulsar.rest.request import Address
 from magnetar.schema_registry.handler import SchemaRegistryHandler
 from magnetar.settings.settings import Settings
 from magnetar.topics.names import TopicName
+from magnetar.topics.new_topic import NewTopic
 
 PATHS = (
     "/console",

@@ -13,8 +13,9 @@ from magnetar.ledger.formats.layout import HEADER_BYTES, encode_header, ledger_p
 from magnetar.ledger.port import LedgerSummary
 from magnetar.metadata import MAX_COMMIT_BYTES, MemoryStore, MetadataUnavailable, Op
 from magnetar.node.adoption import adopt, reserve
-from magnetar.node.broker import Broker, NewTopic
+from magnetar.node.broker import Broker
 from magnetar.settings.settings import Settings
+from magnetar.topics.new_topic import NewTopic
 
 PARTITIONS = 2500
 NAME = "n" * 200

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -177,21 +179,22 @@ def test_a_broker_ends_whole_whatever_one_part_raises(tmp_path: Path) -> None:
 
 
 def test_the_monitor_of_compactions_outlives_a_topic_that_cannot_be_looked_at() -> None:
+    looks: list[str] = []
+
     class Broken:
         def all(self) -> list[object]:
+            looks.append("pins")
             raise PermissionError("pins")
 
-    class Broker:
-        background = Background()
-        open_logs = Broken()
-
-        class settings:
-            broker_service_compaction_monitor_interval_ms = 0
-
     async def main() -> None:
-        CompactionMonitor(Broker()).start()  # type: ignore[arg-type]
-        while not Broker.background.failing().get("looking for topics past their compactionThreshold"):
+        background = Background()
+        settings = SimpleNamespace(topics=SimpleNamespace(broker_service_compaction_monitor_interval_ms=0))
+        logs = SimpleNamespace(open_logs=Broken())
+        CompactionMonitor(cast(Any, logs), lambda: cast(Any, settings), background).start()
+        task = "looking for topics past their compactionThreshold"
+        while not background.failing().get(task):
             await turns(1)
-        await Broker.background.close()
+        assert looks
+        await background.close()
 
     asyncio.run(main())

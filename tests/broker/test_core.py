@@ -21,10 +21,11 @@ from magnetar.base.errors import (
 )
 from magnetar.ledger.port import Flush
 from magnetar.metadata import MemoryStore, Stored
-from magnetar.node.broker import Broker, NewTopic
+from magnetar.node.broker import Broker
 from magnetar.settings.settings import Settings
 from magnetar.topics.effective import ConfigSource
 from magnetar.topics.names import CONSUMER_OFFSETS, TopicName
+from magnetar.topics.new_topic import NewTopic
 from magnetar.topics.topic import MAX_NEW_PARTITIONS, Topic
 from magnetar.topics.topic_config import CONFIGS
 from tests.broker.engine import NoLedgers

@@ -19,7 +19,7 @@ from magnetar.metadata import (
     MetadataUncertain,
 )
 from magnetar.metadata.ops import Op, Put
-from magnetar.node.broker import NewTopic
+from magnetar.topics.new_topic import NewTopic
 from magnetar.topics.topic import Topic
 from magnetar.wire.kafka.errors import ErrorCode
 from tests.broker.both import both

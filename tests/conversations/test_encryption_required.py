@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from magnetar.node.broker import NewTopic
 from magnetar.node.service import BrokerService
 from magnetar.records.batch import PlainRecord, encode_batch
+from magnetar.topics.new_topic import NewTopic
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.produce_request import (
     PartitionProduceData,

@@ -63,7 +63,7 @@ async def service(tmp_path: Path) -> AsyncIterator[BrokerService]:
 
 
 def _new(service: BrokerService, name: str) -> Any:
-    from magnetar.node.broker import NewTopic
+    from magnetar.topics.new_topic import NewTopic
 
     return NewTopic(service.broker.naming.parse(name), 1)
 

@@ -19,10 +19,10 @@ from magnetar.kafka.handlers import produce as producing
 from magnetar.kafka.handlers.delete_topics import delete_topics
 from magnetar.kafka.handlers.leaders import Misled, tell_leaders
 from magnetar.kafka.handlers.leave_group import leave_group
-from magnetar.node.broker import NewTopic
 from magnetar.node.service import BrokerService
 from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.serving import pace
+from magnetar.topics.new_topic import NewTopic
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.header import decode_response_header
 from magnetar.wire.kafka.messages.api_versions_request import ApiVersionsRequest

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.node.broker import NewTopic
 from magnetar.node.service import BrokerService
 from magnetar.serving import memory
 from magnetar.settings.settings import Settings
+from magnetar.topics.new_topic import NewTopic
 from magnetar.wire.kafka.messages.metadata_request import MetadataRequest
 from tests.conversations.test_gone import fetch, produce
 from tests.hostile.client import frame, request_bytes

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from magnetar.kafka.handler import KafkaProtocolHandler
-from magnetar.node.broker import NewTopic
 from magnetar.node.service import BrokerService
 from magnetar.pulsar.handler import PulsarProtocolHandler
 from magnetar.settings.settings import Settings
+from magnetar.topics.new_topic import NewTopic
 from tests.crowd.clients import (
     KINDS,
     PRODUCE,

@@ -64,6 +64,17 @@ def assigned(function: ast.AST) -> Iterator[str]:
                     yield target.attr
 
 
+def modules_that_import_broker() -> int:
+    """Modules that may use every part of a broker, where the constructors of others name the parts they use."""
+    return sum(
+        any(
+            isinstance(node, ast.ImportFrom) and node.module == "magnetar.node.broker"
+            for node in ast.walk(tree)
+        )
+        for tree in trees().values()
+    )
+
+
 def slots() -> int:
     """Attributes that are a lambda until somebody assigns what is really meant."""
     return sum(
@@ -121,6 +132,7 @@ def long_files() -> int:
 BOUNDS = {
     files_in_the_largest_folder: 50,
     attributes_of_broker: 20,
+    modules_that_import_broker: 69,
     slots: 0,
     imports_in_functions: 504,
     uses_of_paced: 180,

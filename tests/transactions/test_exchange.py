@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,17 +21,16 @@ DEEP = b"[" * 5_000_000
 class Asked:
     def __init__(self, brokers: int = 2) -> None:
         self.done: list[Any] = []
-        self.broker = SimpleNamespace(
-            background=Background(),
-            cluster=SimpleNamespace(between=BetweenBrokers(lambda: brokers == 1)),
-        )
-        TransactionExchange(self.broker).answer(Matter.BEGIN, _begun, self.begin)  # type: ignore[arg-type]
+        self.between = BetweenBrokers(lambda: brokers == 1)
+        self.background = Background()
+        self.exchange = TransactionExchange(self.between, self.background)
+        self.exchange.answer(Matter.BEGIN, _begun, self.begin)
 
     async def begin(self, asked: Any) -> None:
         self.done.append(asked)
 
     async def ask(self, asked: bytes) -> Any:
-        return json.loads(await self.broker.cluster.between.answered(Matter.BEGIN, asked))
+        return json.loads(await self.between.answered(Matter.BEGIN, asked))
 
 
 async def test_what_is_asked_is_done_each_by_itself() -> None:
@@ -59,7 +57,7 @@ async def test_what_no_broker_asks_loses_the_connection_before_any_work(hostile:
         await asked.ask(hostile)
     assert len(asyncio.all_tasks()) == before
     assert asked.done == []
-    assert asked.broker.background.failing() == {}
+    assert asked.background.failing() == {}
 
 
 async def test_a_broker_that_is_alone_is_asked_by_nobody() -> None:
@@ -91,10 +89,9 @@ async def test_a_broker_that_has_no_part_in_it_says_so_and_keeps_the_connection(
     asking, asked = Asked(), Asked()
 
     async def way(node_id: int, about: str, what: bytes) -> bytes:
-        return bytes(await asked.broker.cluster.between.answered(about, what))
+        return bytes(await asked.between.answered(about, what))
 
-    asking.broker.cluster.between.way = way
-    exchange = TransactionExchange(asking.broker)  # type: ignore[arg-type]
+    asking.between.way = way
     with pytest.raises(NotAnswered, match="broker 7 has nothing that answers"):
-        await exchange.ask(7, Matter.RESTORE, ["t", 0])
-    assert await exchange.ask(7, Matter.BEGIN, [[1, 2], ["t", 0]]) is None
+        await asking.exchange.ask(7, Matter.RESTORE, ["t", 0])
+    assert await asking.exchange.ask(7, Matter.BEGIN, [[1, 2], ["t", 0]]) is None

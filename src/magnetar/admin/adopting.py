@@ -7,7 +7,8 @@ from magnetar.admin.manifest import Adopted, Manifest, Reserved
 from magnetar.base.errors import BrokerError
 from magnetar.ledger.errors import LedgerError
 from magnetar.node.adoption import adopt, reserve
-from magnetar.node.broker import Broker, NewTopic
+from magnetar.node.broker import Broker
+from magnetar.topics.new_topic import NewTopic
 
 
 async def reserve_for(broker: Broker, manifest: Manifest) -> Reserved:

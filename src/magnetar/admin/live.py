@@ -132,19 +132,22 @@ class LiveBroker:
 
     # Users.
 
+    def _users(self) -> LiveUsers:
+        return LiveUsers(self._broker.security.scram, self._broker.settings)
+
     async def users(self) -> tuple[User, ...]:
         """Return who may log in by SCRAM."""
-        return LiveUsers(self._broker).all()
+        return self._users().all()
 
     async def set_user(
         self, user: str, password: str, mechanisms: list[str], iterations: int
     ) -> tuple[User, ...]:
         """Return a user a password."""
-        return await LiveUsers(self._broker).set(user, password, mechanisms, iterations)
+        return await self._users().set(user, password, mechanisms, iterations)
 
     async def delete_user(self, user: str) -> tuple[User, ...]:
         """Forget a user's passwords."""
-        return await LiveUsers(self._broker).delete(user)
+        return await self._users().delete(user)
 
     # Partitions and groups.
 

@@ -10,7 +10,7 @@ from magnetar.auth.errors import UnacceptableCredential
 from magnetar.auth.scram import MECHANISMS, of_password
 from magnetar.auth.scram_users import Alteration, ScramUsers, check_iterations, check_name
 from magnetar.metadata import MetadataError
-from magnetar.node.broker import Broker
+from magnetar.settings.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ class User:
 class LiveUsers:
     """Answers questions about users, and carries out orders."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._users: ScramUsers = broker.security.scram
-        everywhere = (broker.settings.security, *broker.settings.security_by_listener.values())
+    def __init__(self, users: ScramUsers, settings: Settings) -> None:
+        self._users = users
+        everywhere = (settings.security, *settings.security_by_listener.values())
         self._enabled = frozenset(each for part in everywhere for each in part.sasl_enabled_mechanisms)
 
     def all(self) -> tuple[User, ...]:

@@ -50,6 +50,11 @@ class Security:
         self._metadata = metadata
         self._tokens = WhenThere(_DELEGATION_TOKENS, self._made_tokens)
 
+    @property
+    def token_scopes(self) -> tuple[str, ...]:
+        """The scopes that a token must have, as refusals by OAUTHBEARER name them."""
+        return self._settings.token_scopes
+
     @cached_property
     def policies(self) -> Policies:
         """What is granted, as Kafka's ACLs."""

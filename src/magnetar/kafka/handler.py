@@ -133,7 +133,9 @@ class KafkaProtocolHandler(ProtocolHandler):
             ),
             producer_ids=rooms.producer_ids,
             wakeups=Wakeups(),
-            quotas=LazyQuotas(broker, self._settings.of(KafkaSettings)),
+            quotas=LazyQuotas(
+                broker.quotas_of_clients, broker.serving.memory, self._settings.of(KafkaSettings)
+            ),
             client_metrics=client_metrics,
             requests=Requests(self._slow_s),
             reads=Durations() if broker.figures.dialects.has(KOP) else None,

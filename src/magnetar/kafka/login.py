@@ -127,7 +127,7 @@ class Login:
         if mechanism not in (*served, BETWEEN_BROKERS):
             self.failure = f"SASL mechanism {mechanism!r} is not served"
             return False
-        self._exchange = begin(self._broker, mechanism, self._listener.name)
+        self._exchange = begin(self._broker.security, mechanism, self._listener.name)
         self._wanted, self.takes_raw = mechanism, raw
         return True
 

@@ -18,7 +18,8 @@ from magnetar.ledger.formats.layout import HEADER_BYTES, check_header, ledger_pa
 from magnetar.ledger.port import LedgerSummary
 from magnetar.metadata import MUST_NOT_EXIST, Put
 from magnetar.metadata.ops import in_commits
-from magnetar.node.broker import Broker, NewTopic
+from magnetar.node.broker import Broker
+from magnetar.topics.new_topic import NewTopic
 from magnetar.topics.topic import Topic
 
 

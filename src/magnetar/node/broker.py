@@ -10,8 +10,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from magnetar.auth.security import Security
 from magnetar.base.audit import note_own
@@ -47,6 +47,7 @@ from magnetar.metadata import BadVersion, InvalidPath, MetadataStore
 from magnetar.metadata.cache import MetadataCache
 from magnetar.metadata.when_there import WhenThere
 from magnetar.node.conditions import Conditions, HealthParts
+from magnetar.node.events import Events
 from magnetar.serving.connections import Connections
 from magnetar.serving.idle_poll import IdlePoll
 from magnetar.serving.memory import MemoryBudget
@@ -60,6 +61,7 @@ from magnetar.topics.identity import Identity, new_id, take_identity
 from magnetar.topics.just_deleted import JustDeleted
 from magnetar.topics.names import CONSUMER_OFFSETS, INTERNAL_TOPICS, SHARE_GROUP_STATE, Naming, TopicName
 from magnetar.topics.namespaces import POLICIES, Namespaces
+from magnetar.topics.new_topic import NewTopic
 from magnetar.topics.policies import AutoTopics, NamespacePolicies
 from magnetar.topics.topic import MAX_PARTITIONS, Topic, is_reserved, refuse_too_many
 from magnetar.topics.topic_config import TopicConfig, check_overrides, check_together
@@ -68,64 +70,9 @@ if TYPE_CHECKING:
     from magnetar.topics.client_quotas import ClientQuotas
 
 _STRANGERS_PART = 8  # of the budget for clients' bytes, for those who have not said who they are
-T = TypeVar("T")
 _NO_POLICIES = NamespacePolicies()
 _CLIENT_QUOTAS = "/magnetar/client-quotas"
 _log = logging.getLogger("magnetar.broker")
-
-
-class NewTopic(NamedTuple):
-    """A topic to be made; ``partitions`` None means the broker's default."""
-
-    name: TopicName
-    partitions: int | None = None
-    configs: Mapping[str, str | None] = {}
-    partitioned: bool = False
-    """Whether it has partitions for Pulsar's clients even if it has but one."""
-    properties: Mapping[str, str] = {}
-    """What Pulsar's users say of it."""
-
-
-@dataclass(slots=True)
-class Events:
-    """Who is called when something changed; on the event loop, after it was stored."""
-
-    topic_created: list[Callable[[Topic], None]] = field(default_factory=list)
-    topic_deleted: list[Callable[[Topic], Awaitable[None]]] = field(default_factory=list)
-    """Awaited before the topic's ledgers are deleted; by then nobody finds the topic any more."""
-    topic_changed: list[Callable[[Topic], None]] = field(default_factory=list)
-    """Its partitions or its configuration in force."""
-    topic_grown: list[Callable[[Topic, int], Awaitable[None]]] = field(default_factory=list)
-    """Awaited before whoever gave a topic more partitions is answered: the topic, and how many it had."""
-    settings_changed: list[Callable[[Settings], None]] = field(default_factory=list)
-    history_leaves: list[Callable[[Topic, int], Awaitable[object]]] = field(default_factory=list)
-    """Awaited before retention or compaction takes entries of a partition: what is known from them alone is learnt now.
-
-    May raise what opening a partition raises; then nothing is taken of it.
-    """
-    bundle_lost: list[Callable[[Bundle], Awaitable[None]]] = field(default_factory=list)
-    """Awaited before the logs of a bundle that went to another broker are closed, so that what is decided is kept."""
-    bundle_acquired: list[Callable[[Bundle], Awaitable[None]]] = field(default_factory=list)
-    """Awaited when a bundle has come to this broker."""
-    room_used_up: list[Callable[[], None]] = field(default_factory=list)
-    """Called when too little is left on the disk, so that producers are refused from now on."""
-
-    @staticmethod
-    def tell(listeners: Iterable[Callable[[T], None]], what: T) -> None:
-        """Tell everybody; what one of them raises is logged, for it is not the affair of who made the change."""
-        for told in tuple(listeners):
-            try:
-                told(what)
-            except Exception:
-                _log.exception("%s was stored, but somebody failed when it was told", what)
-
-    async def tell_deleted(self, topic: Topic) -> None:
-        """Do as `tell` of a topic that is gone."""
-        for told in tuple(self.topic_deleted):
-            try:
-                await told(topic)
-            except Exception:
-                _log.exception("%s is deleted, but somebody failed when it was told", topic.name)
 
 
 class Broker:

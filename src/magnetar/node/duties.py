@@ -21,7 +21,7 @@ class Duties:
     def __init__(self, broker: Broker, clock: Callable[[], int] = wall_clock_ms) -> None:
         self.retention = Retention(broker, clock)
         self.cleaner = Cleaner(broker, clock)
-        self.compaction_monitor = CompactionMonitor(broker)
+        self.compaction_monitor = CompactionMonitor(broker.logs, lambda: broker.settings, broker.background)
         self._broker = broker
         self._clock = clock
 

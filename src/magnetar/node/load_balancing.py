@@ -13,19 +13,21 @@ import logging
 import os
 import resource
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from magnetar.base.background import Background
 from magnetar.base.errors import BrokerError
 from magnetar.base.slices import sliced
 from magnetar.cluster.bundle_splits import bundle_cuts, hash_of
 from magnetar.cluster.cluster_ownership import ClusterOwnership
 from magnetar.cluster.load_shedding import BrokerLoad, LoadShedder, SheddingLimits
 from magnetar.cluster.ownership import Bundle
+from magnetar.logs.open_logs import OpenLogs
 from magnetar.metadata import MetadataError
-from magnetar.node.broker import Broker
 from magnetar.settings.load import LoadSettings
+from magnetar.settings.settings import Settings
 
 _TOLD_BUNDLES = 200
 """The busiest, of which a report tells; the others have their share of what is left."""
@@ -66,9 +68,17 @@ class BundleTraffic:
 class LoadBalancing:
     """One broker's part. ``start`` once it serves."""
 
-    def __init__(self, broker: Broker, ownership: ClusterOwnership) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        open_logs: OpenLogs,
+        ownership: ClusterOwnership,
+        settings: Callable[[], Settings],
+        background: Background,
+    ) -> None:
+        self._open_logs = open_logs
         self._ownership = ownership
+        self._in_force = settings
+        self._background = background
         self._shedder = LoadShedder(SheddingLimits())
         self._before: dict[Bundle, BundleTraffic] = {}
         self._looked = time.monotonic()
@@ -78,13 +88,13 @@ class LoadBalancing:
 
     @property
     def _settings(self) -> LoadSettings:
-        return self._broker.settings.of(LoadSettings)
+        return self._in_force().of(LoadSettings)
 
     def start(self) -> None:
         """Begin to look, to tell and, as the leader, to move."""
         if not self._settings.load_balancer_enabled:
             return
-        background = self._broker.background
+        background = self._background
         report_s = lambda: self._settings.load_report_interval_ms / 1000  # noqa: E731
         background.repeat("telling the load", report_s, self.report)
         background.repeat(
@@ -105,7 +115,7 @@ class LoadBalancing:
     async def _traffic(self) -> dict[Bundle, BundleTraffic]:
         """Return what each bundle has had a second since the last look."""
         counted: dict[Bundle, BundleTraffic] = {}
-        async for each in sliced(self._broker.logs.open_logs.all()):
+        async for each in sliced(self._open_logs.all()):
             found = counted.get(each.bundle)
             if found is None:
                 found = counted[each.bundle] = BundleTraffic()
@@ -164,7 +174,7 @@ class LoadBalancing:
                 continue  # one partition stays as busy as it is, whatever it shares its bundle with
             hashes = sorted([
                 hash_of(each.topic, each.index)
-                async for each in sliced(self._broker.logs.open_logs.all())
+                async for each in sliced(self._open_logs.all())
                 if each.bundle == bundle
             ])  # fmt: skip
             try:

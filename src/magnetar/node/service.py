@@ -174,7 +174,12 @@ class BrokerService:
             if self._worker is None:
                 from magnetar.node.load_balancing import LoadBalancing
 
-                LoadBalancing(self.broker, self._cluster).start()
+                LoadBalancing(
+                    self.broker.logs.open_logs,
+                    self._cluster,
+                    lambda: self.broker.settings,
+                    self.broker.background,
+                ).start()
         if self._worker is None:
             self._tell_address()
 

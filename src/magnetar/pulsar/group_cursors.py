@@ -66,7 +66,7 @@ class GroupCursors:
         self._rounds = 0
         self._owed: WeakSet[Subscription] = WeakSet()
         """Those whose consumers stopped for a group that could not be told yet how far they were."""
-        self.shares = LinkedShares(broker, topics, self.offset_of, self._put)
+        self.shares = LinkedShares(broker.coordination.linked_queues, topics, self.offset_of, self._put)
         self._urgent: set[asyncio.Task[None]] = set()
         self._progress.listening = True
         self._progress.joining.append(self._joining)

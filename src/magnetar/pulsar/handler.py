@@ -76,7 +76,7 @@ class PulsarProtocolHandler(ProtocolHandler):
             schemas,
             GroupCursors(broker, topics),
             self._clock,
-            Watches(broker),
+            Watches(broker.events, broker.topics()),
             GrownTopics(broker, topics),
         )
         broker.offers.add(self.services)

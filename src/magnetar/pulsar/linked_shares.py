@@ -6,9 +6,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from magnetar.coordination.shares.linked import QueueBusy, Workers, WorkQueue
+from magnetar.coordination.shares.linked import LinkedQueues, QueueBusy, Workers, WorkQueue
 from magnetar.ledger.cursors.cursor import Start
-from magnetar.node.broker import Broker
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.shared import Shared
 from magnetar.pulsar.dispatch.subscription import Subscription
@@ -24,13 +23,13 @@ class LinkedShares:
 
     def __init__(
         self,
-        broker: Broker,
+        links: LinkedQueues,
         topics: PulsarTopics,
         offset_of: Callable[[PulsarTopic, Subscription], Awaitable[int]],
         put: Callable[[PulsarTopic, Subscription, int], Awaitable[None]],
     ) -> None:
         """``offset_of`` tells the first offset that a subscription is not done with, ``put`` sets it to one."""
-        self._links = broker.coordination.linked_queues
+        self._links = links
         self._topics = topics
         self._offset_of = offset_of
         self._put = put

@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
-from magnetar.node.broker import Broker
+from magnetar.node.events import Events
 from magnetar.pulsar.names import TopicsHash, names_of, partition_name
 from magnetar.pulsar.patterns import WORK_OF_A_NAME, WORK_OF_A_TURN, Pattern
 from magnetar.topics.names import TopicName
@@ -52,14 +52,14 @@ class TopicsChange(NamedTuple):
 class Watches:
     """All watchers of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, events: Events, topics: Iterable[Topic]) -> None:
         self._of: dict[str, set[TopicListWatcher]] = {}
         self._queue: deque[TopicListWatcher] = deque()
-        self._partitions = {each.topic_id: each.partitions for each in broker.topics() if each.partitioned}
+        self._partitions = {each.topic_id: each.partitions for each in topics if each.partitioned}
         """Of the topics whose partitions have names."""
-        broker.events.topic_created.append(self._created)
-        broker.events.topic_changed.append(self._changed)
-        broker.events.topic_deleted.append(self._deleted)
+        events.topic_created.append(self._created)
+        events.topic_changed.append(self._changed)
+        events.topic_deleted.append(self._deleted)
 
     def add(self, watch: TopicListWatcher) -> None:
         """Tell a watcher what changes from now on."""

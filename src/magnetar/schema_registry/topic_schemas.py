@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 from magnetar.ledger.port import StoredEntry
 from magnetar.metadata import MetadataStore
 from magnetar.metadata.parts import get_value
-from magnetar.node.broker import Broker
 from magnetar.records.errors import RecordsError
 from magnetar.records.schema_ids import SchemaPrefix, frame_of, schema_version
 from magnetar.schema_registry.avro_as_json import avro_as_json
@@ -55,9 +54,9 @@ class TopicSchema(NamedTuple):
 class TopicFrames:
     """What stands before keys and values of the entries of topics; remembered for each version of a schema."""
 
-    def __init__(self, broker: Broker, registries: Registries) -> None:
-        self._store = broker.store
-        self._namespace = broker.naming.namespace
+    def __init__(self, store: MetadataStore, namespace: str, registries: Registries) -> None:
+        self._store = store
+        self._namespace = namespace
         self._registries = registries
         self._known: dict[tuple[bytes, bytes], SchemaPrefix | None] = {}
 

@@ -10,8 +10,9 @@ from magnetar.kafka.configs.entries import ConfigEntry, TopicRows
 from magnetar.kafka.errors import REFUSALS, code_for
 from magnetar.kafka.handlers.assignments import PartRefused, check_assignment, check_replication_factor
 from magnetar.kafka.handlers.mutations import mutation_quota
-from magnetar.node.broker import Broker, NewTopic
+from magnetar.node.broker import Broker
 from magnetar.serving.pace import drained, paced
+from magnetar.topics.new_topic import NewTopic
 from magnetar.topics.topic import MAX_NEW_PARTITIONS, Topic
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.create_topics_request import CreatableTopic, CreateTopicsRequest

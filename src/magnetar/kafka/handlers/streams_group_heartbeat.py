@@ -11,8 +11,8 @@ from magnetar.kafka.apart import load_apart
 from magnetar.kafka.authorization.checks import Checks
 from magnetar.kafka.handlers.assignments import PartRefused, check_replication_factor
 from magnetar.kafka.handlers.rebalance_protocols import serves
-from magnetar.node.broker import NewTopic
 from magnetar.serving.pace import paced
+from magnetar.topics.new_topic import NewTopic
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 from magnetar.wire.kafka.messages.streams_group_heartbeat_response import (

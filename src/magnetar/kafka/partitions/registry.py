@@ -53,7 +53,7 @@ class Partitions:
             from magnetar.schema_registry.registries import Registries
             from magnetar.schema_registry.topic_schemas import TopicFrames
 
-            self._frames = TopicFrames(broker, broker.offers.get(Registries))
+            self._frames = TopicFrames(broker.store, broker.naming.namespace, broker.offers.get(Registries))
             if not broker.settings.of(SchemaRegistrySettings).asks_to_serve:
                 _log.warning(
                     "kafka.apply.avro.schema.on.decode gives consumers ids of schemas, but no registry is served to "

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.kafka.settings import KafkaSettings
-from magnetar.node.broker import Broker
+from magnetar.metadata.when_there import WhenThere
+from magnetar.serving.memory import MemoryBudget
 
 if TYPE_CHECKING:
     from magnetar.kafka.quotas.managers import QuotaManagers
@@ -15,20 +16,23 @@ if TYPE_CHECKING:
 class LazyQuotas:
     """The quotas of one broker's clients, made when somebody is given one."""
 
-    __slots__ = ("_broker", "_settings", "enabled", "made")
+    __slots__ = ("_memory", "_settings", "_stored", "enabled", "made")
 
-    def __init__(self, broker: Broker, settings: KafkaSettings) -> None:
-        self._broker = broker
+    def __init__(
+        self, stored: WhenThere[ClientQuotas], memory: MemoryBudget, settings: KafkaSettings
+    ) -> None:
+        self._stored = stored
+        self._memory = memory
         self._settings = settings
         self.enabled = False
         """Whether any client has a quota, addresses left aside."""
         self.made: QuotaManagers | None = None
-        broker.quotas_of_clients.then(self._begin)
+        stored.then(self._begin)
 
     def _begin(self, quotas: ClientQuotas) -> None:
         from magnetar.kafka.quotas.managers import QuotaManagers
 
-        account = self._broker.serving.memory.account(lambda: None, known=True)
+        account = self._memory.account(lambda: None, known=True)
         self.made = QuotaManagers(quotas, self._settings, account)
         quotas.changed.append(self._changed)  # behind that of those
         self._changed()
@@ -39,7 +43,7 @@ class LazyQuotas:
     def get(self) -> QuotaManagers:
         """Return them."""
         if self.made is None:
-            self._broker.quotas_of_clients.get()
+            self._stored.get()
         assert self.made is not None
         return self.made
 

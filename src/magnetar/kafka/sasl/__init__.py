@@ -1,6 +1,6 @@
 """The mechanisms of SASL that are served: one file each. An exchange takes what the client says, and answers.
 
-    exchange = begin(broker, "SCRAM-SHA-256")
+    exchange = begin(security, "SCRAM-SHA-256")
     challenge = await exchange.take(said, address)     what to answer; AuthenticationFailed ends it
     exchange.proof                                     who the client is, once it is known
 
@@ -17,7 +17,7 @@ from magnetar.kafka.sasl.exchange import Exchange, Proof
 from magnetar.wire.kafka.mechanisms import BETWEEN_BROKERS
 
 if TYPE_CHECKING:
-    from magnetar.node.broker import Broker
+    from magnetar.auth.security import Security
 
 __all__ = ["SERVED", "Exchange", "Proof", "begin"]
 
@@ -33,8 +33,8 @@ SERVED = tuple(_EXCHANGES)
 _EXCHANGES[BETWEEN_BROKERS] = ("between_brokers", "BrokerLogin")
 
 
-def begin(broker: Broker, mechanism: str, listener: str = "") -> Exchange:
+def begin(security: Security, mechanism: str, listener: str = "") -> Exchange:
     """Return a new exchange of a mechanism that is served, at a listener, which may have users of its own."""
     module, name = _EXCHANGES[mechanism]
-    exchange: Callable[[Broker, str, str], Exchange] = getattr(import_module(f"{__name__}.{module}"), name)
-    return exchange(broker, mechanism, listener)
+    exchange: Callable[[Security, str, str], Exchange] = getattr(import_module(f"{__name__}.{module}"), name)
+    return exchange(security, mechanism, listener)

@@ -12,7 +12,7 @@ from magnetar.kafka.sasl.exchange import Proof
 from magnetar.wire.kafka.mechanisms import BETWEEN_BROKERS
 
 if TYPE_CHECKING:
-    from magnetar.node.broker import Broker
+    from magnetar.auth.security import Security
 
 _MECHANISM = MECHANISMS["SCRAM-SHA-256"]
 
@@ -23,9 +23,9 @@ class BrokerLogin:
     A name with a slash is the namespace where those are at home whom it asks for.
     """
 
-    def __init__(self, broker: Broker, mechanism: str, listener: str = "") -> None:
+    def __init__(self, security: Security, mechanism: str, listener: str = "") -> None:
         assert mechanism == BETWEEN_BROKERS
-        self._users = broker.security.scram
+        self._users = security.scram
         self._exchange = ScramExchange(_MECHANISM)
         self._challenged = False
         self.proof: Proof | None = None

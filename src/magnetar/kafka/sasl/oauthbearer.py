@@ -20,7 +20,7 @@ from magnetar.auth.authentication import TOKEN
 from magnetar.kafka.sasl.exchange import Proof
 
 if TYPE_CHECKING:
-    from magnetar.node.broker import Broker
+    from magnetar.auth.security import Security
 
 _FIRST = re.compile(
     rb"n,(?:a=(?P<behalf>(?:[^=,\0\x01]|=2C|=3D)+))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]*\x01)*)\x01"
@@ -34,8 +34,8 @@ _log = logging.getLogger("magnetar.auth")
 class BearerLogin:
     """One message with the token; a refused one is answered first, and refused once the client has seen that."""
 
-    def __init__(self, broker: Broker, mechanism: str, listener: str = "") -> None:
-        self._broker = broker
+    def __init__(self, security: Security, mechanism: str, listener: str = "") -> None:
+        self._security = security
         self._refusal = ""
         self.proof: Proof | None = None
 
@@ -44,7 +44,7 @@ class BearerLogin:
         if self._refusal:
             raise AuthenticationFailed(self._refusal)
         behalf, token, tenant = parse_bearer(said)
-        authentication = self._broker.security.authentication
+        authentication = self._security.authentication
         try:
             principal = await authentication.prove(TOKEN, token, address=address)
         except AuthenticationFailed as error:
@@ -61,7 +61,7 @@ class BearerLogin:
 
     def _invalid(self) -> str:
         """Return the answer of RFC 7628, 3.2.2. It says no more, for nobody knows who asks."""
-        scopes = " ".join(self._broker.settings.security.token_scopes)
+        scopes = " ".join(self._security.token_scopes)
         told = {"status": "invalid_token"} | ({"scope": scopes} if scopes else {})
         return json.dumps(told, separators=(",", ":"))
 

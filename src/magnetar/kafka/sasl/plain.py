@@ -15,7 +15,7 @@ from magnetar.auth.authentication import BASIC, TOKEN
 from magnetar.kafka.sasl.exchange import Proof
 
 if TYPE_CHECKING:
-    from magnetar.node.broker import Broker
+    from magnetar.auth.security import Security
 
 _FORMS = {TOKEN: "token:<JSON Web Token>", BASIC: "basic:<user>:<password>"}
 """What a password of SASL PLAIN looks like, by the method of authentication that it stands for."""
@@ -26,8 +26,8 @@ _log = logging.getLogger("magnetar.auth")
 class PlainExchange:
     """One message: who, and the proof."""
 
-    def __init__(self, broker: Broker, mechanism: str, listener: str = "") -> None:
-        self._authentication = broker.security.authentication
+    def __init__(self, security: Security, mechanism: str, listener: str = "") -> None:
+        self._authentication = security.authentication
         self._users = self._authentication.users_at(listener)
         self.proof: Proof | None = None
 

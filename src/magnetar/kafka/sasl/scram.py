@@ -13,7 +13,7 @@ from magnetar.kafka.sasl.exchange import Proof
 from magnetar.ledger.port import wall_clock_ms
 
 if TYPE_CHECKING:
-    from magnetar.node.broker import Broker
+    from magnetar.auth.security import Security
 
 _log = logging.getLogger("magnetar.auth")
 
@@ -21,10 +21,10 @@ _log = logging.getLogger("magnetar.auth")
 class ScramLogin:
     """Two messages: whom the client wants to be, and its proof. Whether there is such a user shows with neither."""
 
-    def __init__(self, broker: Broker, mechanism: str, listener: str = "") -> None:
-        self._users = broker.security.scram
+    def __init__(self, security: Security, mechanism: str, listener: str = "") -> None:
+        self._users = security.scram
         self._mechanism = MECHANISMS[mechanism]
-        self._tokens = broker.security.delegation_tokens
+        self._tokens = security.delegation_tokens
         self._token: DelegationToken | None = None
         self._exchange = ScramExchange(self._mechanism)
         self._challenged = False

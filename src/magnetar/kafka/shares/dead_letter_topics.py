@@ -13,8 +13,9 @@ from magnetar.kafka.coordinators.share.settings import ShareSettings
 from magnetar.kafka.other_brokers import OtherBrokers
 from magnetar.kafka.partitions.partition import PreparedBatch
 from magnetar.kafka.partitions.registry import Partitions
-from magnetar.node.broker import Broker, NewTopic
+from magnetar.node.broker import Broker
 from magnetar.topics.names import TopicName
+from magnetar.topics.new_topic import NewTopic
 from magnetar.topics.topic import Topic
 from magnetar.wire.kafka.errors import ErrorCode
 

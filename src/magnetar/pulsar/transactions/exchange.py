@@ -13,8 +13,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from magnetar.base.background import Background
 from magnetar.base.errors import BrokerError, TopicNotFound
 from magnetar.base.questions import Questions
+from magnetar.cluster.between_brokers import BetweenBrokers
 from magnetar.coordination.transactions import (
     CoordinatorNotFound,
     CoordinatorNotReady,
@@ -24,7 +26,6 @@ from magnetar.coordination.transactions import (
 )
 from magnetar.ledger.errors import LedgerError, LedgerTerminated
 from magnetar.metadata import MetadataError
-from magnetar.node.broker import Broker
 from magnetar.records.errors import RecordsError
 
 T = TypeVar("T")
@@ -72,9 +73,10 @@ class Matter(StrEnum):
 class TransactionExchange:
     """One broker's part in it."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._asked = Questions(broker.background, "asking about transactions", self._ask, _MAX_AT_ONCE)
+    def __init__(self, between: BetweenBrokers, background: Background) -> None:
+        self._between = between
+        self._background = background
+        self._asked = Questions(background, "asking about transactions", self._ask, _MAX_AT_ONCE)
 
     async def ask(self, node_id: int, matter: Matter, what: Any) -> Any:
         """Return a broker's answer; raise ``BrokerError``, also if it cannot be asked."""
@@ -88,7 +90,7 @@ class TransactionExchange:
 
     async def _ask(self, whom: tuple[int, Matter], whats: Sequence[Any]) -> list[dict[str, Any]]:
         node_id, matter = whom
-        answers: list[dict[str, Any]] = await self._broker.cluster.between.ask(node_id, matter, list(whats))
+        answers: list[dict[str, Any]] = await self._between.ask(node_id, matter, list(whats))
         return answers
 
     def answer(
@@ -104,11 +106,11 @@ class TransactionExchange:
         async def answers(asked: list[T]) -> list[dict[str, Any]]:
             return await asyncio.gather(*(self._answered(one, each) for each in asked))
 
-        self._broker.cluster.between.answer(matter, whats, answers)
+        self._between.answer(matter, whats, answers)
 
     async def _answered(self, one: Callable[[T], Coroutine[Any, Any, Any]], what: T) -> dict[str, Any]:
         # Not given up after that time: what it waits for may be others' as well, and it is of use when it comes.
-        work = self._broker.background.once("answering about transactions", one(what), answers=_ANSWERS)
+        work = self._background.once("answering about transactions", one(what), answers=_ANSWERS)
         done, _ = await asyncio.wait([work], timeout=_ANSWER_WITHIN_S)
         if not done:
             return {"error": "NotDoneThere", "message": "it takes too long"}

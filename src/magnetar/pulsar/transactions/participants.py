@@ -96,7 +96,7 @@ class TopicParticipants:
         self._broker = broker
         self._topics = topics
         self._saves: dict[PulsarTopic, asyncio.Task[None]] = {}
-        self.exchange = TransactionExchange(broker)
+        self.exchange = TransactionExchange(broker.cluster.between, broker.background)
         self._answer_others()
 
     # -- wherever a partition is
