@@ -244,3 +244,16 @@ def test_a_damaged_file_is_damage_and_not_a_newer_format(newer: Path) -> None:
 def test_one_who_reads_refuses_a_newer_file(newer: Path) -> None:
     with pytest.raises(NewerFormat, match=r"9\.9\.9"):
         SqliteFile(newer / "metadata.sqlite", read_only=True)
+
+
+@pytest.mark.parametrize("workers", [(), ("--workers", "2")], ids=["alone", "workers"])
+def test_ledgers_without_metadata_are_refused_with_nothing_changed(
+    data: Path, workers: tuple[str, ...]
+) -> None:
+    for each in data.glob("metadata.sqlite*"):
+        each.unlink()
+    before = digests(data)
+    with pytest.raises(BrokerDidNotStart, match="half a copy"):
+        BrokerProcess(data, *OPTIONS, *workers)
+    assert digests(data) == before
+    assert "magnetar backup restore" in (data.parent / f"{data.name}.log").read_text()

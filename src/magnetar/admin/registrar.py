@@ -18,6 +18,7 @@ from magnetar.admin.plain import plain
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.files.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
+from magnetar.ledger.files.half_copy import METADATA, HalfACopy, refuse_half_a_copy
 from magnetar.ledger.port import LedgerSummary
 from magnetar.metadata import DirectoryInUse, MetadataError, SqliteStore
 from magnetar.node.broker import Broker
@@ -71,9 +72,12 @@ class DirectoryRegistrar:
         """Be the directory's broker for a moment, without listening."""
         self._data.mkdir(parents=True, exist_ok=True)
         try:
-            store = SqliteStore(self._data / "metadata.sqlite")
+            refuse_half_a_copy(self._data)
+            store = SqliteStore(self._data / METADATA)
         except DirectoryInUse as error:
             raise AdminError(f"{self._data} is in use, but its broker does not answer: {error}") from error
+        except HalfACopy as error:
+            raise AdminError(str(error), error.next_step) from error
         except MetadataError as error:
             raise AdminError(f"the metadata cannot be read: {error}") from error
         engine = FilesEngine(self._data, store, RealDisk())

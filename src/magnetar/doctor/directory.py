@@ -11,13 +11,13 @@ from magnetar.admin.errors import AdminError
 from magnetar.doctor.bounded import bounded
 from magnetar.doctor.findings import Grade, Looked
 from magnetar.doctor.ledgers import Gravity, verify
+from magnetar.ledger.files.half_copy import METADATA, parts_without_metadata
 from magnetar.ledger.room import space_of
 from magnetar.metadata import MetadataError, SqliteFile
 from magnetar.metadata.formats import NewerFormat
 from magnetar.node.disk_watch import reserve_of
 from magnetar.settings.settings import Settings
 
-METADATA = "metadata.sqlite"
 MOST_READ = 256 << 20
 """Bytes of ledgers that a checkup reads."""
 FLUSHES = 20
@@ -124,8 +124,7 @@ def _metadata(looked: Looked, data: Path) -> bool:
     """Return whether the metadata are there and may be read."""
     file = data / METADATA
     if not file.exists():
-        parts = sorted(each.name for each in data.iterdir() if each.name in ("ledgers", "journal"))
-        if parts:
+        if parts := parts_without_metadata(data):
             looked.add(
                 Grade.error,
                 "directory",

@@ -7,6 +7,7 @@ from pathlib import Path
 from magnetar.base.errors import InvalidConfig
 from magnetar.ledger.files.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
+from magnetar.ledger.files.half_copy import METADATA, refuse_half_a_copy
 from magnetar.ledger.port import LedgerEngine
 from magnetar.logs.storage.factories import MetadataStoreFactory, StorageEngineFactory
 from magnetar.logs.storage.old_names import mend_names
@@ -25,7 +26,8 @@ class SqliteStores(MetadataStoreFactory):
 
     async def open(self, url: str, settings: Settings, held: DirectoryLock) -> MetadataStore:
         _bare("metadata.url", url)
-        store = SqliteStore(held.directory / "metadata.sqlite", lock=held)
+        refuse_half_a_copy(held.directory)
+        store = SqliteStore(held.directory / METADATA, lock=held)
         try:
             await mend_names(store)
         except BaseException:

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from magnetar.base.errors import BrokerError
 from magnetar.ledger.files.disk import RealDisk
+from magnetar.ledger.files.half_copy import METADATA, refuse_half_a_copy
 from magnetar.ledger.port import wall_clock_ms
 from magnetar.logs.storage.old_names import mend_names
 from magnetar.logs.storage.upgrading import upgrade
@@ -82,7 +83,8 @@ class Supervisor:
 
     async def start(self) -> None:
         """Recover, begin all workers, and return once each of them serves; raise `WorkerFailed`, storage's errors."""
-        self._store = SqliteStore(self.root / "metadata.sqlite", lock=self._lock)
+        refuse_half_a_copy(self.root)
+        self._store = SqliteStore(self.root / METADATA, lock=self._lock)
         try:
             await upgrade(self._store, str(self.root))
             await mend_names(self._store)
