@@ -38,7 +38,7 @@ def parts_without_metadata(directory: Path) -> list[str]:
 
 
 def refuse_half_a_copy(directory: Path) -> None:
-    """Raise `HalfACopy` where a broker would begin with empty metadata beside ledgers that have something."""
+    """Raise `HalfACopy` where a broker would begin with empty metadata although ledgers have something."""
     parts = parts_without_metadata(directory)
     if parts:
         raise HalfACopy(directory, parts)
