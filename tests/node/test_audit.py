@@ -213,6 +213,16 @@ def test_a_file_is_rotated_and_one_that_cannot_be_written_stops_nothing(
     assert audit.logging.getLogger("magnetar.audit").propagate
 
 
+def test_a_full_disk_at_the_end_is_told_and_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    logging.getLogger("magnetar.audit").setLevel(logging.INFO)
+    opened = open_file("/dev/full", 1 << 20, 2)
+    assert opened is not None
+    note(Actor("root", "kafka"), Act("CreateTopics", "topic", "t"))
+    opened.close()
+    assert "the last audit lines were not written to /dev/full" in caplog.text
+    assert audit.logging.getLogger("magnetar.audit").propagate
+
+
 class Turns:
     """How many turns of the loop others have had."""
 

@@ -233,6 +233,12 @@ def open_file(path: str, max_bytes: int, backups: int) -> AuditFile | None:
         def handleError(self, record: logging.LogRecord) -> None:
             some_lines.warning("an audit line was not written to %s", path)
 
+        def close(self) -> None:
+            try:
+                super().close()
+            except OSError as error:  # a full disk must not make an orderly end look like a failure
+                _log.warning("the last audit lines were not written to %s: %s", path, error)
+
     class Enqueued(QueueHandler):
         def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
             return record  # it stays in this process
