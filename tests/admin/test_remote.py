@@ -134,6 +134,7 @@ def test_what_is_no_question_is_told_so(broker: BrokerProcess) -> None:
 def test_every_question_has_a_rule_or_is_for_this_machine_alone() -> None:
     assert QUESTIONS.keys() - rights.RULES.keys() == {
         "reserve-ledgers", "adopt-ledgers", "state", "knows-client", "inventory", "metrics", "stacks", "recent-log",
+        "redact",
     }  # fmt: skip
 
 

@@ -22,7 +22,8 @@ GIVEN: dict[str, tuple[str, ...]] = {
     "topic create": ("t",), "topic describe": ("t",), "topic list": (), "topic delete": ("t", "--yes"),
     "group list": (), "group describe": ("g",), "group delete": ("g", "--yes"),
     "txn list": (), "quota list": (), "user list": (),
-    "explain": ("t-0@1",), "why": ("t-0",), "health": (), "doctor": (), "ledger list": ("t-0",), "consume": ("t", "-e"),
+    "explain": ("t-0@1",), "why": ("t-0",), "health": (), "doctor": (), "bundle": (),
+    "ledger list": ("t-0",), "consume": ("t", "-e"),
 }  # fmt: skip
 """Those that ask the bootstrap server before anything else."""
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import socket
+import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from magnetar.admin.address import SOCKET, short_path
-from magnetar.admin.errors import Declined, Forbidden, Unreachable
+from magnetar.admin.errors import Declined, Forbidden, Silent, Unreachable
 from magnetar.admin.http_endpoint import HttpEndpoint
 from magnetar.admin.plain import to_line
 from magnetar.admin.questions import ask_line, read_answer
@@ -64,8 +66,13 @@ Way = Local | Remote
 
 def ask(data: Path, question: str, **given: object) -> object:
     """Return the broker's answer as a value; raise `Unreachable` if none serves ``data``, or the error it answers."""
+    return ask_within(TIMEOUT_S, data, question, given)
+
+
+def ask_within(within_s: float, data: Path, question: str, given: Mapping[str, object]) -> object:
+    """Return the same; of a broker that does not answer in time, the error is `Silent`."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as wire:
-        wire.settimeout(TIMEOUT_S)
+        wire.settimeout(within_s)
         try:
             with short_path(data / SOCKET) as name:
                 wire.connect(name)
@@ -77,6 +84,11 @@ def ask(data: Path, question: str, **given: object) -> object:
                 f"the broker that serves {data} does not let you in: {error.strerror}",
                 "Ask as the user it runs as.",
             ) from error
+        except TimeoutError:
+            raise Silent(
+                f"the broker that serves {data} did not answer within {within_s:g} s",
+                "It hangs, or has very much to do: look at its log and at its process.",
+            ) from None
         except OSError as error:
             raise Unreachable(
                 f"no broker serves {data}: {error.strerror or error}",
@@ -85,3 +97,16 @@ def ask(data: Path, question: str, **given: object) -> object:
     if not line:
         raise Unreachable(f"the broker that serves {data} hung up", "Look at its log.")
     return read_answer(question, line)
+
+
+def process_of(data: Path, within_s: float = TIMEOUT_S) -> int | None:
+    """Return the process that serves a directory, by the system's word: it answers for one that hangs, too."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as wire:
+        wire.settimeout(within_s)
+        try:
+            with short_path(data / SOCKET) as name:
+                wire.connect(name)
+            pid, _, _ = struct.unpack("3i", wire.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        except (OSError, AttributeError):  # nothing listens, or a system that does not say
+            return None
+    return pid if pid > 0 else None

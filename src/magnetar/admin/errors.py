@@ -18,6 +18,10 @@ class Unreachable(AdminError):
     """No broker answers at that address, or nothing listens in that data directory."""
 
 
+class Silent(Unreachable):
+    """A broker is there, and does not answer in time."""
+
+
 class NotThere(AdminError):
     """The topic, partition, group, offset or setting that was named does not exist."""
 

@@ -22,6 +22,7 @@ from magnetar.admin.manifest import Adopted, Reserved, read_manifest
 from magnetar.admin.partition_name import PartitionName
 from magnetar.admin.permissions import GrantsOf, LivePermissions
 from magnetar.admin.reasons import Why
+from magnetar.admin.shown_settings import secrets_of
 from magnetar.admin.telling import inventory_of, knows_client, stacks, state_of
 from magnetar.admin.topic_schema import TopicSchemaVersion
 from magnetar.admin.users import LiveUsers, User
@@ -33,6 +34,7 @@ from magnetar.admin.why_partition import (
     PartitionFacts,
     why_partition,
 )
+from magnetar.auth.redaction import secrets_among, spellings, without
 from magnetar.base.errors import BrokerError, TopicNotFound
 from magnetar.base.logs import recent_lines
 from magnetar.cluster.ownership import NotOwned
@@ -107,6 +109,13 @@ class LiveBroker:
     async def recent_log(self) -> tuple[str, ...]:
         """Return the newest log lines."""
         return tuple(recent_lines)
+
+    async def redact(self, texts: list[str]) -> tuple[str, ...]:
+        """Return lines without the secrets of this process, which only it knows."""
+        settings = self._broker.settings
+        values = [*secrets_of(settings), *secrets_among(os.environ, settings.declared)]
+        secrets = spellings(values)
+        return tuple(without(each, secrets) for each in texts)
 
     # Grants.
 

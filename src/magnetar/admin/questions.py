@@ -51,6 +51,7 @@ QUESTIONS = {
     "metrics": Question("metrics", {}, str),
     "stacks": Question("stacks", {}, str),
     "recent-log": Question("recent_log", {}, tuple[str, ...]),
+    "redact": Question("redact", {"texts": list[str]}, tuple[str, ...]),
     "explain": Question("explain", {**_PARTITION, "offset": int}, Explained),
     "ledgers": Question("ledgers", _PARTITION, PartitionLedgers),
     "schemas": Question("schemas", {"topic": str}, tuple[TopicSchemaVersion, ...]),

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from magnetar.admin.broker_state import SettingShown
+from magnetar.auth.redaction import HIDDEN
 from magnetar.base.setting import SettingDef
 from magnetar.base.values import Kind, Value
 from magnetar.settings.settings import Settings
-
-HIDDEN = "***"
-"""Instead of a secret's value."""
 
 
 def shown_settings(settings: Settings) -> tuple[SettingShown, ...]:

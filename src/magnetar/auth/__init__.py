@@ -6,7 +6,7 @@ What a protocol calls:
     may(broker.security.authorization.access(role), Right.produce, topic)      what it may; True where nobody asks
 
 `tokens` and `jwks` know JSON Web Tokens, `tls` certificates, `grants` how permissions are kept (in Pulsar's JSON),
-`rights` names what there is to be allowed, `authorization` decides.
+`rights` names what there is to be allowed, `authorization` decides. `redaction` takes secrets out of texts.
 """
 
 from __future__ import annotations

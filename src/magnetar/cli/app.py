@@ -21,7 +21,9 @@ GROUPS = (
     "topic", "group", "txn", "config", "ledger", "migrate", "cluster", "bookkeeper", "token", "permission", "user",
     "quota", "pipeline", "table", "backup", "context",
 )  # fmt: skip
-COMMANDS = ("produce", "consume", "explain", "why", "health", "doctor", "audit", "restore", "upgrade", "help")
+COMMANDS = (
+    "produce", "consume", "explain", "why", "health", "doctor", "bundle", "audit", "restore", "upgrade", "help",
+)  # fmt: skip
 """The modules of this folder with commands, by the commands' names. Which of them is loaded, the arguments say."""
 _NAMED = {"help": "help_"}
 """Functions that cannot have their command's name."""

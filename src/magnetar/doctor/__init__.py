@@ -9,6 +9,8 @@
   of them again.
 - `checkup`: one broker and its machine, made of `machine`, `directory`, `reach` and `client_versions`; `findings` has
   what they find.
+- `bundle`: what a maintainer asks for, in one archive and without secrets: `bundle_process`, `bundle_layout`,
+  `bundle_names`, `bundle_cleaning`, `bundle_readme` and `bundle_archive` are its parts.
 - `upgrades`: what opening a directory with this release changes.
 - `cluster_state`, `cluster_doctor`: a cluster as ZooKeeper knows it, and what is wrong with it.
 

@@ -8,7 +8,7 @@ from typing import cast
 
 from magnetar import __version__
 from magnetar.admin.broker_state import BrokerState
-from magnetar.admin.client import ask
+from magnetar.admin.client import TIMEOUT_S, ask, ask_within
 from magnetar.admin.errors import AdminError, Invalid, Unreachable
 from magnetar.admin.health import Health, Status
 from magnetar.admin.shown_settings import without_effect
@@ -33,18 +33,25 @@ _LEVELS = {
 }
 
 
-def check_up(data: Path, settings: Settings, *, given: bool, ignoring: Iterable[str] = ()) -> Checkup:
+def check_up(
+    data: Path,
+    settings: Settings,
+    *,
+    given: bool,
+    ignoring: Iterable[str] = (),
+    within_s: float = TIMEOUT_S,
+) -> Checkup:
     """Return what is wrong with the broker of a data directory, or with one that would be started there.
 
     ``settings`` are those of a broker that is to be started; of a running one, its own are asked. ``given`` says that
     they were given, so that they are looked at, too. Checks in ``ignoring`` are left out; raises `Invalid` for a name
-    that is none.
+    that is none. A broker that does not answer ``within_s`` seconds is not waited for.
     """
     left_out = set(ignoring)
     if unknown := sorted(left_out - set(CHECKS)):
         raise Invalid(f"there is no check {unknown[0]!r}", f"There are: {', '.join(CHECKS)}.")
     looked = Looked()
-    state = running_state(data, looked)
+    state = running_state(data, looked, within_s)
     if state is not None:
         settings = in_force(settings, state)
     look_at_machine(looked, settings, state)
@@ -76,10 +83,12 @@ def given_settings(data: Path | None, config: Path | None, overrides: Sequence[s
         raise Invalid(str(error), "'magnetar config settings' lists every setting.") from None
 
 
-def running_state(data: Path, looked: Looked | None = None) -> BrokerState | None:
+def running_state(
+    data: Path, looked: Looked | None = None, within_s: float = TIMEOUT_S
+) -> BrokerState | None:
     """Return what the broker that serves a directory says, None where none answers."""
     try:
-        return cast(BrokerState, ask(data, "state"))
+        return cast(BrokerState, ask_within(within_s, data, "state", {}))
     except Unreachable as error:
         if looked is not None:
             looked.not_looked["broker"] = f"{error}: ports, clients and its own figures are not looked at"
