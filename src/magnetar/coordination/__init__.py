@@ -5,9 +5,9 @@ topic. The machine itself, a *decider*, is pure: it takes a question and returns
 
 - `decision`: the vocabulary: facts, answers, actions.
 - `shard`: one partition at work. An answer never overtakes a fact that was decided before it.
-- `shard_states`: what it is for this broker now. `stated_log`: its log, appended, replayed and compacted.
-- `log`, `batches`, `following`: facts as records, their batches, and reading them again.
-- `timers`, `caller`, `refused`: deadlines, the client that asks, and what a coordinator refuses.
+- `shard_states`: the states of a shard. `stated_log`: its log, appended, replayed and compacted.
+- `log`: the port to the log. `batches`: facts as record batches. `following`: which partitions this broker has.
+- `timers`, `caller`, `refused`: deadlines, the client of a request, and the exception of a refused one.
 - `shares/`: a share partition as runs of offsets, pure and without a protocol; work queues that both protocols share.
 - `progress`, `transactions`, `transaction_sides`: where Kafka's coordinators and Pulsar's subscriptions meet.
 

@@ -1,4 +1,4 @@
-"""What is stated, as record batches of a coordinator's log: plain ones, those of a transaction, and markers."""
+"""Facts and markers as record batches of a coordinator's log: plain batches, batches of a transaction, markers."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from magnetar.records.batch import (
 from magnetar.records.control import marker_batch, marker_of
 
 BATCH_BYTES: Final = 16 * 1024
-"""About the largest batch of facts; one big fact may exceed it. To write 150 small ones down takes 2 ms, in which
-nobody else is heard."""
+"""About the largest batch of facts; one big fact may exceed it. To encode 150 small facts takes 2 ms, during which
+the event loop serves no other client."""
 _NOBODY: Final = Transaction(NO_PRODUCER, -1)
 
 
 def encode_stated(stated: Sequence[Stated], timestamp: int) -> Iterator[tuple[bytes, int]]:
     """Return batches, each with the number of its records: of `BATCH_BYTES` at most, and of one transaction or none.
 
-    Facts of a transaction have no sequences, as with Kafka: it is their coordinator that repeats nothing.
+    Facts of a transaction have no sequence numbers, as in Kafka: their coordinator sends none of them twice.
     """
     chunk: list[PlainRecord] = []
     room, owner = 0, _NOBODY
@@ -47,7 +47,7 @@ def encode_stated(stated: Sequence[Stated], timestamp: int) -> Iterator[tuple[by
 
 
 def stated_in(header: BatchHeader, batch: bytes | memoryview) -> Iterator[Stated]:
-    """Return what a batch states; raise ``CorruptBatch`` for what no coordinator wrote so."""
+    """Return the facts and markers of a batch; raise ``CorruptBatch`` if no coordinator wrote it this way."""
     transaction = Transaction(header.producer_id, header.producer_epoch) if header.is_transactional else None
     for key, value in keys_and_values(batch):
         if not header.is_control:

@@ -1,4 +1,4 @@
-"""Who asks."""
+"""The client of a request, as coordinators know it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Caller(NamedTuple):
-    """Who sends a request, and in which version."""
+    """The client that sends a request, and the request's version."""
 
     client_id: str
     client_host: str

@@ -1,8 +1,8 @@
-"""What deciders hand back, and what carries it out expects of them.
+"""What a decider returns, and what its caller expects of it.
 
 A decision has facts, an answer and actions. Facts are made durable first; then answers are given and actions carried
-out, and what an action came to is told to the decider, which decides anew. So a decider stays a value that does nothing
-itself, and yet may have the world do things: write to another partition, ask another broker.
+out, and the result of each action is passed to the decider, which decides again. So a decider stays a value that does
+nothing itself, and can still cause effects: write to another partition, ask another broker.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 Answer = TypeVar("Answer")
 Token = object
-"""Stands for one waiting request; whoever asks chooses it, deciders only give it back."""
+"""Stands for one waiting request; the caller chooses it, deciders only return it."""
 
 
 class Transaction(NamedTuple):
-    """Whose transaction it is: one of a producer is open at a time (KIP-98)."""
+    """The producer of a transaction: each has one transaction open at a time (KIP-98)."""
 
     producer_id: int
     producer_epoch: int
@@ -26,7 +26,7 @@ class Transaction(NamedTuple):
 class Fact(NamedTuple):
     """One record of a coordinator's log; no value means that the key is gone.
 
-    What belongs to a transaction counts when its `Marker` says so, and not before.
+    A fact of a transaction takes effect when the transaction's `Marker` commits it, and not before.
     """
 
     key: bytes
@@ -35,10 +35,10 @@ class Fact(NamedTuple):
 
 
 class Marker(NamedTuple):
-    """The end of a transaction in this partition: a control record of Kafka's.
+    """The end of a transaction in this partition: a Kafka control record.
 
-    Its epoch is above that of what the transaction wrote if it ``bumps_epoch``, else the same or above. That is not
-    part of the record.
+    Its epoch is above that of the transaction's facts if it ``bumps_epoch``, else the same or above. ``bumps_epoch``
+    is not part of the record.
     """
 
     transaction: Transaction
@@ -61,8 +61,8 @@ class Release(NamedTuple):
 class Action:
     """Something to do once the facts of its decision are durable; each kind has its own fields.
 
-    It may be carried out twice, as a crash after it loses what it came to: a decider that resumes asks again for all
-    whose results are not among its facts.
+    It may be carried out twice, since a crash after it loses its result: a decider that resumes requests again all
+    actions whose results are not among its facts.
     """
 
 
@@ -76,7 +76,7 @@ class Assigned(Action):
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[Answer]):
-    """Facts to append first; then the answer to give (None: it comes later), those of others who waited, actions."""
+    """Facts to append first; then the answer (None: it comes later), the answers of waiting requests, and actions."""
 
     facts: tuple[Stated, ...]
     answer: Answer | None
@@ -85,28 +85,28 @@ class Decision(Generic[Answer]):
 
 
 class Decider(Protocol):
-    """One partition of a coordinator's log as a value. It is replayed, resumed, and then asked."""
+    """One partition of a coordinator's log as a value. It is replayed, resumed, and then decides requests."""
 
     foreign: int
-    """Records of kinds that are not known here: a snapshot would lose them."""
+    """The number of records of unknown kinds: a snapshot would lose them."""
 
     def replay(self, stated: Stated) -> None:
-        """Take in what was stated before; raises ``WireError`` if the record is damaged."""
+        """Apply one record of the log; raise ``WireError`` if the record is damaged."""
 
     def resume(self, now_ms: int) -> Decision[None]:
-        """Go on where the facts end: deadlines begin anew, and actions that may not have been carried out."""
+        """Continue where the facts end: restart deadlines, and actions that may not have been carried out."""
         ...
 
     def done(self, action: Action, result: object, now_ms: int) -> Decision[None]:
-        """Hear what an action came to: the exception that it raised, if it did."""
+        """Take the result of an action, which is the exception if it raised one."""
         ...
 
     def wake_ms(self) -> int | None:
-        """Return when `expire` has something to do, if ever."""
+        """Return when `expire` next has something to do, None for never."""
         ...
 
     def expire(self, now_ms: int) -> Decision[None]:
-        """Do what is due."""
+        """Do what is due by now."""
         ...
 
     def live_facts(self) -> int:
@@ -114,5 +114,5 @@ class Decider(Protocol):
         ...
 
     def snapshot(self) -> Iterator[Sequence[Fact]]:
-        """Return the facts that make all this what it is, some at a time; others may ask for decisions in between."""
+        """Yield the facts that restore this state, some at a time; requests may be decided in between."""
         ...

@@ -1,4 +1,4 @@
-"""Which partitions of a coordinator's log this broker has, followed as they come and go."""
+"""Follows which partitions of a coordinator's log this broker owns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 
 class Following:
-    """Takes shards up and lets go of them."""
+    """Begins shards whose partitions come to this broker, and unloads those whose partitions leave it."""
 
     def __init__(self, log: OffsetsLog, shards: Sequence[Shard[Any]]) -> None:
         self._log = log
@@ -25,11 +25,11 @@ class Following:
         self._lock = asyncio.Lock()
 
     async def follow(self) -> None:
-        """Let go of the partitions that another broker has by now, and begin to load those that have come here.
+        """Unload the partitions that another broker owns by now, and begin to load those that have come here.
 
-        One that went and came back meanwhile is let go of, too: another broker may have written to it.
+        One that left and came back meanwhile is unloaded, too: another broker may have written to it.
         """
-        async with self._lock:  # whoever comes second returns only when what the first lets go of is gone
+        async with self._lock:  # a second caller returns only when what the first unloads is gone
             gone = [each for each in self._shards if each.is_mine and self._epoch(each) != each.epoch]
             await asyncio.gather(*(each.unload() for each in gone))
             come = [each for each in self._shards if not each.is_mine and self._epoch(each) is not None]
@@ -42,10 +42,10 @@ class Following:
                         shard.begin(self._gate, epoch, is_written=is_written)
 
     async def _written(self) -> set[int] | None:
-        """Return which partitions hold anything, None if nobody can tell: nobody else takes up what came here."""
+        """Return the partitions that have records; None if that is unknown: then all that came here are loaded."""
         try:
             return set(await self._log.written())
-        except Exception as error:  # loading one is tried until it can be read, whatever stands in its way
+        except Exception as error:  # loading is tried until the log can be read
             _log.warning(
                 "it cannot be told which partitions of %s hold anything: %s; all are read",
                 self._log.topic,
@@ -54,19 +54,19 @@ class Following:
             return None
 
     def _epoch(self, shard: Shard[Any]) -> int | None:
-        """Return since which epoch this broker has a shard's partition; None if it has it not."""
+        """Return the epoch in which this broker got a shard's partition; None if it does not own it."""
         owner = self._log.owner(shard.partition) if self._log.is_mine(shard.partition) else None
         return None if owner is None else owner.epoch
 
     async def loaded(self) -> None:
-        """Wait until every partition that this broker has is loaded."""
+        """Wait until every partition that this broker owns is loaded."""
         await asyncio.gather(*(shard.reloaded() for shard in self._shards))
 
     @property
     def loading(self) -> int:
-        """How many partitions this broker has of which nobody can be told anything yet."""
+        """The number of this broker's partitions that cannot answer requests yet."""
         return sum(each.is_mine and not each.is_loaded for each in self._shards)
 
     async def close(self) -> None:
-        """Keep what was decided, then send away whoever waits."""
+        """Persist what was decided, then dismiss the clients that wait."""
         await asyncio.gather(*(shard.close() for shard in self._shards))

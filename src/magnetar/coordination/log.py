@@ -13,38 +13,38 @@ class OffsetsLog(Protocol):
     """The partitioned log of facts. Partitions that were never written cost nothing."""
 
     topic: str
-    """The one name of the topic that it is."""
+    """The one name of its topic."""
 
     @property
     def partitions(self) -> int:
-        """How many there are; fixed when the log is first made, whatever the configuration says later."""
+        """The number of partitions; fixed when the log is created, whatever the configuration is later."""
         ...
 
     def owner(self, partition: int) -> Owned | None:
-        """Return the broker that has a partition, and with it the groups that are kept there; None for nobody now."""
+        """Return the broker that owns a partition, and with it the groups stored there; None if no broker does now."""
         ...
 
     def is_mine(self, partition: int) -> bool:
-        """Whether this broker has a partition; others are not to be read, and cannot be written."""
+        """True if this broker owns a partition; others must not be read, and cannot be written."""
         ...
 
     async def written(self) -> Iterable[int]:
-        """Return the partitions that hold anything, or may."""
+        """Return the partitions that have records, or may have."""
         ...
 
     async def append(self, partition: int, batch: bytes, records: int) -> int:
-        """Keep one record batch and give its base offset; once this returns, a crash keeps it.
+        """Persist one record batch and return its base offset; once this returns, the batch survives a crash.
 
-        Whatever it raises, whether the batch was kept is unknown then, and the partition is replayed.
+        Whatever it raises, it is unknown then if the batch was stored, and the partition is replayed.
         """
         ...
 
     def replay(self, partition: int) -> AsyncIterator[bytes | memoryview]:
-        """Return the whole record batches of a partition in order."""
+        """Return all record batches of a partition in order."""
         ...
 
     async def trim(self, partition: int, before_offset: int) -> None:
-        """Forget what lies before an offset; some of it may stay."""
+        """Delete what lies before an offset; some of it may stay."""
         ...
 
 
@@ -58,19 +58,19 @@ class MemoryOffsetsLog:
         self._next: dict[int, int] = {}
 
     def owner(self, partition: int) -> Owned | None:
-        """Return this broker: it has all partitions."""
+        """Return this broker: it owns all partitions."""
         return Owned(0, 0)
 
     def is_mine(self, partition: int) -> bool:
-        """Return True: nobody else has any."""
+        """Return True: there is no other broker."""
         return True
 
     async def written(self) -> Iterable[int]:
-        """Return the partitions that hold anything."""
+        """Return the partitions that have records."""
         return sorted(self._batches)
 
     async def append(self, partition: int, batch: bytes, records: int) -> int:
-        """Keep one record batch and give its base offset."""
+        """Store one record batch and return its base offset."""
         base_offset = self._next.get(partition, 0)
         self._batches.setdefault(partition, []).append((base_offset, batch))
         self._next[partition] = base_offset + records
@@ -82,7 +82,7 @@ class MemoryOffsetsLog:
             yield batch
 
     async def trim(self, partition: int, before_offset: int) -> None:
-        """Forget batches that end before an offset."""
+        """Delete batches that end before an offset."""
         kept = [
             (base_offset, batch)
             for base_offset, batch in self._batches.get(partition, ())

@@ -1,7 +1,7 @@
-"""How far named readers are, told from one protocol to the other: Kafka's groups and Pulsar's subscriptions.
+"""How far named readers are, shared between the protocols: Kafka groups and Pulsar subscriptions.
 
-Kafka's side says what groups commit; whoever keeps cursors takes that over now and then. Where an operator moves such
-a cursor, or a name is *linked* (``linked.subscriptions``) and Pulsar's consumers acknowledge, the group follows.
+Kafka's side notes what groups commit; the owner of cursors takes that over now and then. Where an operator moves such
+a cursor, or a name is *linked* (``linked.subscriptions``) and Pulsar consumers acknowledge, the group follows.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ class Read(NamedTuple):
 
 
 class GroupStanding(NamedTuple):
-    """How it stands with a group, and with what it reads of one partition."""
+    """The state of a group, and of what it reads of one partition."""
 
     is_active: bool
     """Whether it has members."""
     is_share: bool
     """Whether it is a share group, which commits nothing (see `magnetar.coordination.shares.linked`)."""
     committed: int | None
-    """The offset that it would go on with."""
+    """The offset at which it would continue."""
 
 
 UNKNOWN = GroupStanding(is_active=True, is_share=False, committed=None)
-"""Of a group whose coordinator cannot tell now: it may have members."""
+"""For a group whose coordinator cannot answer now: it may have members."""
 
 
 class Groups(Protocol):
-    """What Kafka's side does for others, whichever broker coordinates the group."""
+    """The operations on groups that Kafka's side offers, whichever broker coordinates the group."""
 
     async def look(self, read: Read) -> GroupStanding:
-        """Tell how it stands with a group now."""
+        """Return the state of a group now."""
         ...
 
     async def move(self, read: Read, offset: int, *, though_active: bool = False) -> None:
@@ -51,12 +51,12 @@ class Groups(Protocol):
         ...
 
     async def forget(self, read: Read) -> None:
-        """Forget what a group committed for a partition; raise `GroupIsActive`, or `BrokerError`."""
+        """Delete what a group committed for a partition; raise `GroupIsActive`, or `BrokerError`."""
         ...
 
 
 class Progress:
-    """One broker's. Nothing is kept until somebody is ``listening``."""
+    """One per broker. Nothing is retained until a listener is there (``listening``)."""
 
     def __init__(self, linked: tuple[str, ...] = ()) -> None:
         self.groups: Groups | None = None
@@ -68,25 +68,25 @@ class Progress:
 
     @property
     def links(self) -> bool:
-        """Whether any names are linked."""
+        """True if any names are linked."""
         return bool(self._linked)
 
     def is_linked(self, name: str) -> bool:
-        """Whether a group and a subscription of this name share one progress."""
+        """True if a group and a subscription of this name share one progress."""
         return name in self._linked or "*" in self._linked
 
     def joining_group(self, group: str) -> None:
-        """Somebody is about to join a group."""
+        """Note that a member is about to join a group."""
         if self.listening and self.is_linked(group):
             for told in self.joining:
                 told(group)
 
     def committed(self, group: str, topic: str, partition: int, offset: int | None) -> None:
-        """Note what a group committed; None if that was forgotten."""
+        """Note what a group committed; None if that was deleted."""
         if self.listening:
             self._news[Read(group, topic, partition)] = offset
 
     def take(self) -> dict[Read, int | None]:
-        """Return what was committed since this was last asked: the newest of each."""
+        """Return what was committed since the last call: the newest of each."""
         news, self._news = self._news, {}
         return news

@@ -1,4 +1,4 @@
-"""How coordinators say no."""
+"""The exception with which coordinators refuse a request."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from magnetar.wire.kafka.errors import ErrorCode
 
 
 class CoordinatorRefused(Exception):
-    """A request cannot be granted, for the reason that ``code`` names; nothing has changed."""
+    """A request is refused, for the reason that ``code`` names; nothing has changed."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(message or code.name)

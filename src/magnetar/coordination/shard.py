@@ -1,10 +1,10 @@
 """One partition of a coordinator's log at work: decide, append, then answer and act; and wake up for deadlines.
 
 All that is decided while an append runs goes out together in the next one. An answer never overtakes a fact
-that was decided before it, so no client hears what a crash could take back. If an append fails, what is on disk
-is unknown: waiting clients are sent away (NOT_COORDINATOR makes them look again), and the partition is replayed. So it
-is where a decider fails unforeseen. What was decided is taken up again by that, and may fail again without a new
-request: there are pauses between, which grow (`base/retries.py`).
+that was decided before it, so no client receives what a crash could take back. If an append fails, what is on disk
+is unknown: waiting clients are dismissed (NOT_COORDINATOR makes them look again), and the partition is replayed. The
+same happens where a decider raises an unforeseen exception. The replay resumes what was decided, which may fail again
+without a new request: there are pauses between, which grow (`base/retries.py`).
 Its states are in `magnetar.coordination.shard_states`.
 """
 
@@ -28,7 +28,7 @@ from magnetar.wire.kafka.errors import ErrorCode
 
 _RETRY_S: Final = (0.2, 1.0, 5.0)
 _CALM_MS: Final = 60_000
-"""What fails after so long without a fault is another fault: pauses begin anew."""
+"""A failure after so long without one is another fault: pauses are short again."""
 _UNFORESEEN: Final = (
     "what was decided about %s of partition %d cannot be gone on with, and is read again from what is kept; if this "
     "line comes again, they are not served: move the partition's bundle, or restart the broker, and report the fault"
@@ -40,10 +40,10 @@ D = TypeVar("D", bound=Decider)
 
 
 class Shard(Generic[D]):
-    """One partition. Its decider is there once it is loaded; where nothing is written, once something is asked of it.
+    """One partition. Its decider exists once it is loaded; where nothing is written, from the first request on.
 
-    ``act`` carries out the decider's actions. They are begun in their order, and end in any. Of one for which it has
-    nothing to wait for (None) the decider hears at once: all that it wanted is that its facts are durable.
+    ``act`` carries out the decider's actions. They are begun in their order, and end in any. If it returns None there
+    is nothing to wait for, and the decider gets the result immediately: it only wanted its facts to be durable.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Shard(Generic[D]):
         self.state = ShardState.ELSEWHERE
         self._about = about
         self.made: D | None = None
-        """The decider, to look at; None too where it would know nothing."""
+        """The decider, to look at; None also where it would be empty."""
         self._log = StatedLog(partition, log, clock, about)
         self._new_decider = new_decider
         self._clock = clock
@@ -81,22 +81,22 @@ class Shard(Generic[D]):
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
         self._begun: asyncio.Future[None] | None = None
-        """Done when actions have been begun, or what wanted them is gone."""
+        """Done when actions have been begun, or the decider that wanted them is gone."""
         self._retries = Retries(_log)
         self._failed_ms = 0
         self._is_due_a_pause = False
         self._has_come = False
         self.epoch = 0
-        """Since which epoch this broker has it."""
+        """The epoch in which this broker got it."""
 
     @property
     def is_mine(self) -> bool:
-        """Whether this broker has the partition, loaded or not."""
+        """True if this broker owns the partition, loaded or not."""
         return self.state not in (ShardState.ELSEWHERE, ShardState.LEAVING)
 
     @property
     def is_loaded(self) -> bool:
-        """Whether it is known what is written, and requests are decided."""
+        """True if what is written has been read, and requests are decided."""
         return self.state in DECIDES
 
     def _go_to(self, state: ShardState) -> None:
@@ -105,13 +105,13 @@ class Shard(Generic[D]):
 
     @property
     def records(self) -> int:
-        """How many records its log holds, as far as this process knows."""
+        """The number of records in its log, as far as this process knows."""
         return self._log.records
 
     # Asking.
 
     def ask(self, decide: Callable[[D, Token], Decision[T]]) -> asyncio.Future[T]:
-        """Decide now; the future gives the answer when it is due. Raises `CoordinatorRefused`."""
+        """Decide now; the future has the answer when it is due. Raises `CoordinatorRefused`."""
         self.check_loaded()
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         decision = self._decide(lambda decider: decide(decider, future))
@@ -122,9 +122,9 @@ class Shard(Generic[D]):
         return future
 
     def tell(self, decide: Callable[[D], Decision[None]], *, though_loading: bool = False) -> None:
-        """Decide something that nobody waits for; while not loaded, not at all, or once it is.
+        """Decide without an answer; while not loaded, not at all, or (``though_loading``) once it is.
 
-        A fault is told in the log, and the partition is replayed. Raises what ``decide`` refuses with.
+        A fault is logged, and the partition is replayed. Raises what ``decide`` refuses with.
         """
         if self.state in DECIDES:
             self._decide_alone(decide)
@@ -132,7 +132,7 @@ class Shard(Generic[D]):
             self._when_loaded.append(decide)
 
     def check_loaded(self) -> D:
-        """Return what decides here; raise `CoordinatorRefused` while nothing may, or another broker has to."""
+        """Return the decider; raise `CoordinatorRefused` while none may decide, or another broker has to."""
         self.check()
         if self.made is None:
             self.made = self._new_decider()
@@ -141,17 +141,17 @@ class Shard(Generic[D]):
     def tell_of_what_is_there(
         self, decide: Callable[[D], Decision[None]], *, though_loading: bool = False
     ) -> None:
-        """Do as `tell` with what changes nothing where nothing is known."""
+        """Do as `tell` with a decision that changes nothing where nothing is known."""
         if self.made is not None or not self.is_loaded:
             self.tell(decide, though_loading=though_loading)
 
     def look(self) -> D | None:
-        """Return what decides here, None where nothing is known; raise `CoordinatorRefused` as `check_loaded` does."""
+        """Return the decider, None where nothing is known; raise `CoordinatorRefused` as `check_loaded` does."""
         self.check()
         return self.made
 
     def check(self) -> None:
-        """Raise `CoordinatorRefused` while nothing may decide here, or another broker has to."""
+        """Raise `CoordinatorRefused` while nothing may be decided here, or another broker has to."""
         if self.state not in DECIDES:
             raise CoordinatorRefused(REFUSES[self.state])
 
@@ -163,19 +163,19 @@ class Shard(Generic[D]):
         except CoordinatorRefused:
             raise
         except Exception:
-            # A fault of ours: how far it got is unknown, so back to what the facts say. Whoever asked is told, and it
-            # is for him to pause: others of the partition wait no longer than they must.
+            # Our own fault: how far it got is unknown, so back to the facts. The caller gets the exception and has to
+            # pause before it tries again: other clients of the partition wait no longer than they must.
             self._start_over()
             raise
 
     def _decide_alone(self, decide: Callable[[D], Decision[None]]) -> None:
-        """Decide what nobody waits for, and carry it out."""
+        """Decide something that no client waits for, and carry it out."""
         try:
             decision = self._decide(decide)
         except CoordinatorRefused:
             raise
         except Exception as error:
-            # What starts over now wants the same again by itself: with a pause before.
+            # The decider that starts over now wants the same again on its own: pause before.
             self._begin_anew_if_calm()
             self._retries.tell_unforeseen(error, _UNFORESEEN, self._about, self.partition)
             self._is_due_a_pause = True
@@ -183,7 +183,7 @@ class Shard(Generic[D]):
             self._carry_out(decision.facts, decision.released, decision.actions)
 
     def _tell_of(self, error: Exception, what: str) -> None:
-        is_moving = isinstance(error, NotOwned)  # which is nothing that an operator would have to look after
+        is_moving = isinstance(error, NotOwned)  # nothing that an operator has to look after
         _log.log(
             logging.INFO if is_moving else logging.ERROR,
             "facts about %s of partition %d %s: %s",
@@ -243,7 +243,7 @@ class Shard(Generic[D]):
                 self._go_to(ShardState.READY)
 
     def _begin_actions(self, actions: Sequence[Action], decider: D | None) -> None:
-        """Begin what ``decider`` wanted; if that one is gone, what takes its place wants it again."""
+        """Begin what ``decider`` wanted; if that one is gone, its successor will want it again."""
         for action in actions:
             if self.made is not decider:
                 return
@@ -265,9 +265,9 @@ class Shard(Generic[D]):
         self._tell_begun()
 
     def begun(self) -> asyncio.Future[None]:
-        """Return what is done as soon as actions have been begun again, or what wanted them is gone.
+        """Return a future that is done once actions have been begun again, or the decider that wanted them is gone.
 
-        For whoever waits for an action of a decision whose facts may not be durable yet.
+        For a caller that waits for an action of a decision whose facts may not be durable yet.
         """
         if self._begun is None:
             self._begun = asyncio.get_running_loop().create_future()
@@ -280,7 +280,7 @@ class Shard(Generic[D]):
             self._begun = None
 
     async def _carry_on(self, begun: Awaitable[object], action: Action) -> None:
-        """Carry out an action, and have the decider hear what it came to; cancelled if it is that one no more."""
+        """Carry out an action and pass its result to the decider; cancelled once the decider has been replaced."""
         try:
             result = await begun
         except Exception as error:
@@ -288,7 +288,7 @@ class Shard(Generic[D]):
         self._hear(action, result)
 
     def _hear(self, action: Action, result: object) -> None:
-        """Also when the partition is about to go elsewhere: what was decided is finished."""
+        """Pass on a result, also when the partition is about to go elsewhere: what was decided is finished."""
         if self.made is not None:
             self._decide_alone(lambda decider: decider.done(action, result, self._clock()))
 
@@ -315,9 +315,9 @@ class Shard(Generic[D]):
     # Life cycle.
 
     def begin(self, gate: asyncio.Semaphore, epoch: int, *, is_written: bool) -> None:
-        """Take the partition up, now that this broker has it: load it in the background, if anything is written there.
+        """Take the partition up, now that this broker owns it: load it in the background, if anything is written there.
 
-        ``gate`` is for how many may load at once.
+        ``gate`` limits how many load at the same time.
         """
         self._go_to(ShardState.LOADING if is_written else ShardState.READY)
         self.epoch = epoch
@@ -335,14 +335,14 @@ class Shard(Generic[D]):
             await self.load()
 
     async def unload(self) -> None:
-        """Finish what is decided, then send away whoever still waits: the partition goes to another broker."""
+        """Finish what is decided, then dismiss the clients that still wait: the partition goes to another broker."""
         self._go_to(ShardState.LEAVING)
         await self._end()
         if self.state is ShardState.LEAVING:  # and not closed meanwhile
             self._go_to(ShardState.ELSEWHERE)
 
     async def load(self) -> None:
-        """Replay the log; tried again for as long as it cannot be read."""
+        """Replay the log; try again until it can be read."""
         tries = 0
         while self.state is ShardState.LOADING:
             if self._is_due_a_pause:
@@ -362,7 +362,7 @@ class Shard(Generic[D]):
                 self._go_on(decider)
 
     def _go_on(self, decider: D) -> None:
-        """Have what was replayed decide from now on. If it cannot, nothing is loaded afterwards."""
+        """Put the replayed decider in charge. If it cannot resume, nothing is loaded afterwards."""
         if self.state is not ShardState.LOADING:
             return
         self._go_to(ShardState.READY)
@@ -370,7 +370,7 @@ class Shard(Generic[D]):
         self.tell(lambda loaded: loaded.resume(self._clock()))
         delayed, self._when_loaded = self._when_loaded, []
         for decide in delayed:
-            with suppress(CoordinatorRefused):  # such as of a group that is not there
+            with suppress(CoordinatorRefused):  # such as for a group that does not exist
                 self.tell(decide, though_loading=True)
         if self.made is decider and self._has_come:
             self._has_come = False
@@ -378,12 +378,12 @@ class Shard(Generic[D]):
                 self._on_loaded(decider)
 
     async def reloaded(self) -> None:
-        """Wait until it is loaded, if that is under way."""
+        """Wait until it is loaded, if a load is under way."""
         if self._loader is not None:
             await asyncio.wait([self._loader])
 
     def _start_over(self) -> None:
-        """Forget everything, and load it again; what loads already begins again by itself."""
+        """Forget everything, and load it again; a load that is under way begins again on its own."""
         self._dismiss(ErrorCode.NOT_COORDINATOR)
         if self.state in DECIDES:
             self._go_to(ShardState.LOADING)
@@ -393,7 +393,7 @@ class Shard(Generic[D]):
             )
 
     def _dismiss(self, code: ErrorCode) -> None:
-        """Forget everything, and send away whoever waits."""
+        """Forget everything, and dismiss the clients that wait."""
         self.made = None
         self._facts, self._releases, self._actions = [], [], []
         for acting in self._acting:
@@ -408,7 +408,7 @@ class Shard(Generic[D]):
         self._tell_begun()
 
     async def close(self) -> None:
-        """Finish what is decided, then send away whoever still waits."""
+        """Finish what is decided, then dismiss the clients that still wait."""
         self._go_to(ShardState.CLOSED)
         await self._end()
 
@@ -423,11 +423,11 @@ class Shard(Generic[D]):
 
 
 def _nothing_to_do(action: Action) -> None:
-    """Carry nothing out: all that is wanted is that facts are durable."""
+    """Carry nothing out: facts only have to be durable."""
 
 
 def _give(releases: Sequence[Release]) -> None:
     for token, answer in releases:
-        # Whoever asked may have gone.
+        # The client may have gone.
         if isinstance(token, asyncio.Future) and not token.done():
             token.set_result(answer)

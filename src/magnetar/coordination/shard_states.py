@@ -1,14 +1,14 @@
-"""What a partition of a coordinator's log is for this broker, and what follows from that.
+"""The states of a coordinator's partition in this broker, and what follows from each.
 
-    state      requests                    what goes on                  it goes to
+state      requests                    what goes on                  next states
     ELSEWHERE  NOT_COORDINATOR             nothing                       LOADING, READY (nothing is written), CLOSED
     LOADING    COORDINATOR_LOAD_IN_PROG.   the log is read               READY, LEAVING, CLOSED
-    READY      decided, answered at once   nothing                       WRITING, LOADING (a fault), LEAVING, CLOSED
+READY      decided, answered now       nothing                       WRITING, LOADING (a fault), LEAVING, CLOSED
     WRITING    decided, answered later     an append                     READY, LOADING (a fault), LEAVING, CLOSED
     LEAVING    NOT_COORDINATOR             what was decided is finished  ELSEWHERE, CLOSED
     CLOSED     COORDINATOR_NOT_AVAILABLE   what was decided is finished
 
-A fault while it is loading begins the loading again. An append may outlast the state that it began in: loading waits
+A fault during a load restarts the load. An append may outlast the state that it began in: loading waits
 for it, and so does leaving.
 """
 
@@ -21,7 +21,7 @@ from magnetar.wire.kafka.errors import ErrorCode
 
 
 class ShardState(Enum):
-    """What a partition is for this broker now; see the table above."""
+    """The state of a partition in this broker; see the table above."""
 
     ELSEWHERE = auto()
     LOADING = auto()

@@ -1,4 +1,4 @@
-"""One partition of a coordinator's log, as the facts that are stated in it: appended, replayed, and stated anew."""
+"""One partition of a coordinator's log as facts: appended, replayed, and compacted by a snapshot."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from magnetar.coordination.log import OffsetsLog
 from magnetar.records.batch import batches
 
 SNAPSHOT_AFTER: Final = 2_000
-"""A log of fewer records is replayed in no time (75,000 a second were measured)."""
+"""A log of fewer records is not compacted: its replay takes no time (75,000 records a second were measured)."""
 SNAPSHOT_BATCH: Final = 150
 """Facts per batch of a snapshot."""
 SNAPSHOT_FACTOR: Final = 4
-"""How many times more records than live keys a log may hold."""
+"""How many times more records than live keys a log may have."""
 
 _log = logging.getLogger(__name__)
 
 
 class StatedLog:
-    """It counts what it holds, and drops what was stated anew once that has become much."""
+    """It counts its records, and compacts the log once it has too many."""
 
     def __init__(self, partition: int, log: OffsetsLog, clock: Callable[[], int], about: str) -> None:
         self.records = 0
-        """How many records it holds, as far as this process knows."""
+        """How many records it has, as far as this process knows."""
         self._partition = partition
         self._log = log
         self._clock = clock
@@ -40,7 +40,7 @@ class StatedLog:
         self.records = self._next_offset = self._compact_at = 0
 
     async def append(self, facts: Sequence[Stated]) -> None:
-        """Append facts, durable on return. Whatever is raised, whether they are kept is unknown then."""
+        """Append facts, durable on return. Whatever is raised, it is unknown then if they were stored."""
         for number, (batch, count) in enumerate(encode_stated(facts, self._clock())):
             if number:
                 await asyncio.sleep(0)  # an append need not wait for anything
@@ -49,7 +49,7 @@ class StatedLog:
             self.records += count
 
     async def compact(self, decider: Decider | None) -> None:
-        """State every live key once more at the end of a log that has grown too long, then drop what lies before.
+        """Append a snapshot of all live keys to a log that has grown too long, then drop what lies before.
 
         Facts decided meanwhile are appended after it, so whatever the mixture here, they have the last word.
         """
@@ -74,7 +74,7 @@ class StatedLog:
         )
 
     async def replay_into(self, decider: Decider) -> None:
-        """Have a decider hear all that is written."""
+        """Replay all that is written into a decider."""
         self.records = 0
         async for data in self._log.replay(self._partition):
             for header, batch in batches(data):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class TimerKey(NamedTuple):
-    """What a deadline is about: ``session`` of a member, ``join`` or ``sync`` of a group."""
+    """The subject of a deadline: ``session`` of a member, ``join`` or ``sync`` of a group."""
 
     kind: str
     group_id: str
@@ -16,7 +16,7 @@ class TimerKey(NamedTuple):
 
 
 class Timers:
-    """One deadline per key. To put one off is cheap: the heap is only corrected when its old time comes."""
+    """One deadline per key. To postpone one is cheap: the heap is only corrected when its old time comes."""
 
     def __init__(self) -> None:
         self._deadlines: dict[TimerKey, int] = {}
@@ -31,7 +31,7 @@ class Timers:
         return self._deadlines.get(key)
 
     def schedule(self, key: TimerKey, deadline_ms: int) -> None:
-        """Set the key's deadline, in place of any other."""
+        """Set the key's deadline; it replaces any other."""
         self._deadlines[key] = deadline_ms
         if self._queued.get(key, deadline_ms + 1) > deadline_ms:
             self._queue(key, deadline_ms)
@@ -41,7 +41,7 @@ class Timers:
         self._deadlines.pop(key, None)
 
     def wake_ms(self) -> int | None:
-        """Return when to look again at the latest; sometimes too early, never too late."""
+        """Return when to call `take_due` again; sometimes too early, never too late."""
         while self._heap:
             queued_ms, key = self._heap[0]
             if self._queued.get(key) == queued_ms and key in self._deadlines:
@@ -61,7 +61,7 @@ class Timers:
             deadline_ms = self._deadlines.get(key)
             if deadline_ms is None:
                 continue
-            if deadline_ms > queued_ms:  # put off since it was queued: it has its place among the others
+            if deadline_ms > queued_ms:  # postponed since it was queued: sort it in again
                 self._queue(key, deadline_ms)
                 continue
             del self._deadlines[key]

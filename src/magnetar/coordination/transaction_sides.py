@@ -1,5 +1,5 @@
-"""Where Pulsar's side of transactions and the coordinator find each other, in every broker; what they say to each other
-stands in `magnetar.coordination.transactions`, which is loaded where there are any.
+"""Where Pulsar's side of transactions and the coordinator find each other, in every broker. Their ports are in
+`magnetar.coordination.transactions`, which is loaded only where there are transactions.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class PulsarTransactions:
-    """One broker's. Each side says how the other one gets at it; neither is made before it is needed."""
+    """One per broker. Each side registers how the other one reaches it; neither is made before it is needed."""
 
     coordinator_of: Callable[[], Awaitable[Coordinator]] | None = None
-    """None where Kafka's handler does not run, which has the coordinator."""
+    """None where Kafka's handler, which has the coordinator, does not run."""
     participants_of: Callable[[], Participants] | None = None
-    """None until Pulsar's handler runs, which has the subscriptions."""
+    """None until Pulsar's handler, which has the subscriptions, runs."""
     _waiting: list[asyncio.Future[None]] = field(default_factory=list)
 
     def join(self, participants_of: Callable[[], Participants]) -> None:
-        """Topics and subscriptions are ready to be asked."""
+        """Register topics and subscriptions: they are ready for requests."""
         self.participants_of = participants_of
         waiting, self._waiting = self._waiting, []
         for each in waiting:
@@ -32,7 +32,7 @@ class PulsarTransactions:
                 each.set_result(None)
 
     async def participants(self) -> Participants:
-        """Return them once they are ready: a coordinator goes on before Pulsar's handler has started."""
+        """Return them once they are ready: a coordinator may resume before Pulsar's handler has started."""
         while self.participants_of is None:
             waits: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(waits)

@@ -1,8 +1,8 @@
-"""Where Pulsar's transactions and the one transaction coordinator meet: all that the two handlers know of each other.
+"""The ports between Pulsar transactions and the one transaction coordinator: all that the two handlers share.
 
-The coordinator (`magnetar.kafka.transactions`) decides, and keeps what it decided in ``__transaction_state``. Pulsar's
-side asks it for its clients, and is asked to end what was decided in topics and subscriptions. Topics go by their one
-name.
+The coordinator (`magnetar.kafka.transactions`) decides, and stores its decisions in ``__transaction_state``. Pulsar's
+side sends it the requests of its clients, and ends in topics and subscriptions what the coordinator decided. Topics go
+by their one name.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ UNFORESEEN_END = (
     "works its producer waits, and consumers get nothing committed behind it. If this line comes again, restart the "
     "broker (or unload the bundle of __transaction_state), and report what follows"
 )
-"""What the log says of it: what it is called, and where (`` in topic-partition``, or nothing)."""
+"""The log line; its arguments are the transaction's name and the place (`` in topic-partition``, or nothing)."""
 
 
 class CoordinatorNotFound(BrokerError):
-    """There is no coordinator of this number, or another broker has it."""
+    """There is no coordinator of this number, or another broker owns it."""
 
 
 class CoordinatorNotReady(BrokerError):
-    """The coordinator is being loaded, or could not keep what it decided: ask again."""
+    """The coordinator is being loaded, or could not store what it decided: try again."""
 
 
 class TransactionNotFound(BrokerError):
@@ -56,11 +56,11 @@ class TransactionNotFound(BrokerError):
 
 
 class InvalidTxnStatus(BrokerError):
-    """The transaction is not in a state in which this can be asked of it."""
+    """The state of the transaction does not allow this request."""
 
 
 class TooManyTransactions(BrokerError):
-    """The coordinator has as many open as it may, or one has as much in it as it may."""
+    """The coordinator has as many transactions open as it may, or one has as much in it as it may."""
 
 
 class TxnStatus(StrEnum):
@@ -74,12 +74,12 @@ class TxnStatus(StrEnum):
 
     @property
     def commits(self) -> bool:
-        """Whether it was decided to be committed."""
+        """True if the decision is to commit."""
         return self in (TxnStatus.COMMITTING, TxnStatus.COMMITTED)
 
     @property
     def is_ending(self) -> bool:
-        """Whether it is decided, and not ended everywhere."""
+        """True if it is decided, and has not ended everywhere."""
         return self in (TxnStatus.COMMITTING, TxnStatus.ABORTING)
 
 
@@ -99,7 +99,7 @@ class TxnSubscription(NamedTuple):
 
 
 class Ack(NamedTuple):
-    """An entry a transaction is done with, or of a batch of ``messages`` all but ``remaining``, or all up to it."""
+    """An acknowledged entry, or of a batch of ``messages`` all but ``remaining``; or all up to it if ``cumulative``."""
 
     ledger_id: int
     entry_id: int
@@ -110,7 +110,7 @@ class Ack(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PulsarTransaction:
-    """What is known of one. Times in ms."""
+    """A transaction as its coordinator knows it. Times in ms."""
 
     txn: TxnId
     status: TxnStatus
@@ -121,9 +121,9 @@ class PulsarTransaction:
     partitions: frozenset[TxnPartition] = frozenset()
     subscriptions: frozenset[TxnSubscription] = frozenset()
     names: frozenset[tuple[TxnPartition, str]] = frozenset()
-    """What the client calls the partitions, and those of the subscriptions."""
+    """The client's names for the partitions, and for those of the subscriptions."""
     ended_ms: int = 0
-    """When it was over everywhere; 0 before."""
+    """When it had ended everywhere; 0 before."""
 
     @property
     def due_ms(self) -> int:
@@ -132,54 +132,54 @@ class PulsarTransaction:
 
 
 Acks = dict[TxnSubscription, tuple[Ack, ...]]
-"""What a transaction acknowledged, by subscription, in its order."""
+"""What a transaction acknowledged, by subscription, in the order of the requests."""
 
 
 class Coordinator(Protocol):
-    """What decides. Methods raise the errors of this module; what changes anything is durable on return."""
+    """The coordinator's port. Methods raise the errors of this module; changes are durable on return."""
 
     @property
     def coordinators(self) -> int:
-        """How many there are, each on one of the brokers."""
+        """The number of coordinators, each on one of the brokers."""
         ...
 
     def owner(self, coordinator: int) -> Owned | None:
-        """Return the broker that has a coordinator, None for nobody now; raise `CoordinatorNotFound`."""
+        """Return the broker that owns a coordinator, None if no broker does now; raise `CoordinatorNotFound`."""
         ...
 
     def check(self, coordinator: int) -> None:
-        """Raise unless this broker has a coordinator, and has loaded it."""
+        """Raise unless this broker owns a coordinator, and has loaded it."""
         ...
 
     async def loaded(self) -> None:
-        """Wait until all that this broker has are loaded."""
+        """Wait until all that this broker owns are loaded."""
         ...
 
     async def begin(self, coordinator: int, timeout_ms: int, owner: str, most_open: int) -> TxnId:
-        """Begin a transaction; ``most_open`` may be open at a time, 0 for no bound."""
+        """Begin a transaction; at most ``most_open`` may be open at a time, 0 for no bound."""
         ...
 
     async def add_partitions(self, txn: TxnId, partitions: Mapping[TxnPartition, str]) -> None:
-        """Have partitions be of an open transaction; with what the client calls each."""
+        """Add partitions to an open transaction, each with the client's name for it."""
         ...
 
     async def add_subscriptions(self, txn: TxnId, subscriptions: Mapping[TxnSubscription, str]) -> None:
-        """Have subscriptions be of an open transaction; with what the client calls the topic of each."""
+        """Add subscriptions to an open transaction, each with the client's name for its topic."""
         ...
 
     async def acknowledge(self, txn: TxnId, where: TxnSubscription, acks: Sequence[Ack]) -> None:
-        """Keep what an open transaction acknowledges in a subscription of its own."""
+        """Store what an open transaction acknowledges in one of its subscriptions."""
         ...
 
     async def end(self, txn: TxnId, *, committed: bool) -> None:
-        """Commit or abort; on return that counts in all topics and subscriptions.
+        """Commit or abort; on return the decision counts in all topics and subscriptions.
 
-        Whoever was told so is told `TransactionNotFound` from then on.
+        Once the client has that answer, a repeated request raises `TransactionNotFound`.
         """
         ...
 
     def is_open(self, txn: TxnId, partition: TxnPartition) -> bool:
-        """Whether a transaction is open and may write to a partition, as of this moment."""
+        """True if a transaction is open and may write to a partition now."""
         ...
 
     def find(self, txn: TxnId) -> PulsarTransaction:
@@ -191,11 +191,11 @@ class Coordinator(Protocol):
         ...
 
     def all(self, coordinator: int) -> Sequence[PulsarTransaction]:
-        """Return a coordinator's transactions, those that ended lately as well."""
+        """Return a coordinator's transactions, with those that ended recently."""
         ...
 
     def acks_on(self, topic: str, partition: int) -> Sequence[tuple[TxnId, TxnSubscription, Sequence[Ack]]]:
-        """Return what transactions that are not over have acknowledged in one topic's subscriptions."""
+        """Return what transactions that have not ended acknowledged in one topic's subscriptions."""
         ...
 
 
@@ -205,8 +205,8 @@ class Participants(Protocol):
     async def end(
         self, txn: TxnId, *, committed: bool, partitions: Collection[TxnPartition], acks: Acks
     ) -> asyncio.Future[None]:
-        """Return when a decision counts everywhere, markers durable; tried for as long as it takes.
+        """Return when a decision counts everywhere, markers durable; try for as long as it takes.
 
-        What is given back tells when also what was acknowledged is durable where it belongs.
+        The future is done when also the acknowledgements are durable where they belong.
         """
         ...

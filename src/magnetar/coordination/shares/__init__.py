@@ -1,1 +1,1 @@
-"""Work queues on a log: records that are handed out one by one, held for a while, and done with in any order."""
+"""Work queues on a log: records are delivered one by one, held for a while, and acknowledged in any order."""

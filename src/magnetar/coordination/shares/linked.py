@@ -1,8 +1,8 @@
 """One work queue for the workers of both protocols: a share group and a Shared subscription of one name, linked.
 
-The share partition's books say who has what. Kafka's side keeps them; a subscription *claims* what it sends, says what
-was acknowledged and gives back what was not. Its consumers are one holder to the books: which of them has what, the
-subscription knows. How the two find each other is all that they know of each other.
+The share partition's books record which holder has which offsets. Kafka's side keeps the books; a subscription
+*claims* what it sends, reports what was acknowledged and releases what was not. To the books, all its consumers are one
+holder; the subscription knows which consumer has what. This module is all that the two sides know of each other.
 """
 
 from __future__ import annotations
@@ -19,111 +19,111 @@ if TYPE_CHECKING:
 
 
 class QueueBusy(BrokerError):
-    """A share group cannot work through a partition: consumers of a subscription of its name read it in their way."""
+    """A share group cannot work through a partition: consumers of a subscription of its name read it already."""
 
 
 class Claimed(NamedTuple):
-    """What a subscription may send of an entry that it claimed."""
+    """The part of a claimed entry that a subscription may send."""
 
     done: int
-    """The messages that are done with, as a set of bits."""
+    """The messages that are done, as a set of bits."""
     deliveries: int
-    """How often those that are left were given to anybody, this time included."""
+    """How often the remaining ones were delivered to any worker, this time included."""
 
 
 class Workers(Protocol):
     """A subscription that works through a queue."""
 
     def changed(self, batches: Sequence[StateBatch]) -> None:
-        """Somebody is done with some offsets, or has given them back."""
+        """A worker is done with some offsets, or has released them."""
         ...
 
     def lost(self) -> None:
-        """The books begin anew: what was claimed in them is not, and members of the group hold nothing."""
+        """The books were reset: nothing is claimed in them any more, and members of the group hold nothing."""
         ...
 
 
 class WorkQueue(Protocol):
-    """One partition of a share group. Offsets are given from the first to the last; what changes is durable soon."""
+    """One partition of a share group. Arguments are the first and the last offset; changes are durable soon."""
 
     @property
     def start_offset(self) -> int:
-        """Everything before it is done with."""
+        """Everything before it is done."""
         ...
 
     def standing(self, first: int, last: int) -> Standing:
-        """Return whether all that is left of these may be claimed."""
+        """Return whether all that is left of these offsets may be claimed."""
         ...
 
     def done_within(self, first: int, last: int) -> int:
-        """Return which of these are done with, as a set of bits."""
+        """Return which of these offsets are done, as a set of bits."""
         ...
 
     def claim(self, first: int, last: int) -> Claimed:
-        """Have what is left of these, until it is accepted or given back."""
+        """Acquire what is left of these offsets, until it is accepted or released."""
         ...
 
     def accept(self, first: int, last: int) -> None:
-        """Be done with these, whoever has them."""
+        """Accept these offsets, whichever worker has them."""
         ...
 
     def give_back(self, first: int, last: int) -> None:
-        """Let go of what was claimed of these."""
+        """Release what was claimed of these offsets."""
         ...
 
     def give_all_back(self) -> None:
-        """Let go of everything that was claimed."""
+        """Release everything that was claimed."""
         ...
 
     def leave(self) -> None:
-        """Let go of everything, for good."""
+        """Release everything, and leave the queue."""
         ...
 
 
 class ShareQueues(Protocol):
-    """What Kafka's side does. Names are those of groups; raises ``BrokerError`` or ``LedgerError``."""
+    """The operations that Kafka's side offers. Names are those of groups; raises ``BrokerError`` or ``LedgerError``."""
 
     async def open(self, name: str, topic: Topic, index: int) -> bool:
-        """Have a share group's books of a partition at work, if it has any: tell that; the subscription is joined."""
+        """Load a share group's books of a partition and join the subscription; return False if it has no books."""
         ...
 
     async def has_books(self, name: str, topic: Topic, index: int) -> bool:
-        """Whether a share group has worked through a partition."""
+        """True if a share group has books for a partition."""
         ...
 
     async def move(self, name: str, topic: Topic, index: int, offset: int) -> None:
-        """Begin the books anew at an offset, durable on return."""
+        """Reset the books to an offset, durable on return."""
         ...
 
     async def forget(self, name: str, topic: Topic, index: int) -> None:
-        """Forget the books, durable on return."""
+        """Delete the books, durable on return."""
         ...
 
 
 class Subscriptions(Protocol):
-    """What Pulsar's side does. Names are those of subscriptions."""
+    """The operations that Pulsar's side offers. Names are those of subscriptions."""
 
     async def beginning(self, name: str, topic: Topic, index: int) -> int | None:
-        """Return the first offset that the subscription of that name is not done with; None if there is none."""
+        """Return the first offset that the subscription of that name is not done with; None if it does not exist."""
         ...
 
     async def join(self, name: str, topic: Topic, index: int, queue: WorkQueue) -> Workers | None:
-        """Have the subscription work through a queue that nothing was taken from yet; raises `QueueBusy`."""
+        """Attach the subscription to a queue from which nothing was taken yet; raise `QueueBusy`."""
         ...
 
     def is_used(self, name: str, topic: Topic, index: int) -> bool:
-        """Whether the subscription has consumers."""
+        """True if the subscription has consumers."""
         ...
 
     def moving_with_group(
         self, name: str, topic: Topic, index: int, offset: int
     ) -> AbstractAsyncContextManager[None]:
-        """A group's books begin at an offset once this is left, and so does the subscription."""
+        """Move the subscription, too: both begin at the offset once this context is left."""
         ...
 
 
 class NoSubscriptions:
-    """Where Pulsar is not served."""
+    """Stands in where Pulsar is not served."""
 
     async def beginning(self, name: str, topic: Topic, index: int) -> int | None:
         """Return None."""
@@ -145,10 +145,10 @@ class NoSubscriptions:
 
 
 class LinkedQueues:
-    """One broker's: where both sides say what they do for each other."""
+    """One per broker: both sides register here what they do for each other."""
 
     def __init__(self, is_linked: Callable[[str], bool]) -> None:
         self.is_linked = is_linked
-        """Whether a group and a subscription of this name are one."""
+        """Whether a group and a subscription of this name are linked."""
         self.shares: ShareQueues | None = None
         self.subscriptions: Subscriptions = NoSubscriptions()

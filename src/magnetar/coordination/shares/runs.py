@@ -8,11 +8,11 @@ from enum import IntEnum
 from typing import NamedTuple
 
 NEVER_MS = 1 << 62
-"""The deadline of what is held until its holder says something, or goes."""
+"""The deadline of offsets that a holder has until it acknowledges them, or goes."""
 
 
 class RecordState(IntEnum):
-    """How far a record is; numbers and names as Kafka stores them (KIP-932)."""
+    """The state of a record; numbers and names as Kafka stores them (KIP-932)."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -20,7 +20,7 @@ class RecordState(IntEnum):
     ARCHIVING = 3
     """Given up, and not yet in the dead-letter queue (KIP-1191)."""
     ARCHIVED = 4
-    """Done with though nobody accepted it: rejected, delivered too often, or not there at all."""
+    """Done though no worker accepted it: rejected, delivered too often, or not there at all."""
 
 
 DONE = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
@@ -40,7 +40,7 @@ class OffsetRun(NamedTuple):
 
     @property
     def records(self) -> int:
-        """How many offsets it has."""
+        """The number of its offsets."""
         return self.last - self.first + 1
 
 
@@ -57,7 +57,7 @@ class Runs:
         return len(self._runs)
 
     def append(self, run: OffsetRun) -> None:
-        """Add offsets behind the last ones."""
+        """Add offsets after the last ones."""
         assert not self._runs or run.first == self._runs[-1].last + 1
         if self._runs and _alike(self._runs[-1], run):
             self._runs[-1] = self._runs[-1]._replace(last=run.last)
@@ -102,7 +102,7 @@ class Runs:
             self._runs[0] = self._runs[0]._replace(first=before)
 
     def _place(self, offset: int) -> int:
-        """Return which run holds an offset; the last one for those behind it, -1 for those before the first."""
+        """Return the index of the run of an offset; the last one for those after it, -1 for those before the first."""
         return bisect_right(self._runs, offset, key=_first) - 1
 
 

@@ -1,15 +1,16 @@
-"""One partition as a work queue: which offsets are free, who holds which and for how long, and what is done with.
+"""One partition as a work queue: which offsets are free, which holder has which and for how long, what is done.
 
-    before ``start_offset``   done with, and forgotten
-    up to ``end_offset``      each offset is in a `RecordState`, kept as runs of those that are alike
-    from ``end_offset`` on    nobody has been given anything yet
+    before ``start_offset``   done, and forgotten
+    up to ``end_offset``      each offset is in a `RecordState`, stored as runs of offsets that are alike
+    from ``end_offset`` on    not delivered to any worker yet
 
-A value without clock and I/O, for whichever protocol's workers: a share group of Kafka's (KIP-932), and consumers of
-Pulsar's Shared subscriptions, which hold a message until they acknowledge it or go. What has to survive a crash gathers
-in `take_changes`: who holds something does not, so after a crash it is free again.
+A value without clock and I/O, for the workers of either protocol: a Kafka share group (KIP-932), and consumers of
+Pulsar's Shared subscriptions, which hold a message until they acknowledge it or go. `take_changes` collects what has to
+survive a crash. The holders are not part of it, so after a crash what they held is free again.
 
-Where there is a dead-letter queue, what is given up is `RecordState.ARCHIVING` until `archived` tells that it is there:
-nobody gets it, and the start does not pass it. After a crash it is so still, and `take_dead_letters` gives it again.
+Where there is a dead-letter queue, a record that is given up is `RecordState.ARCHIVING` until `archived` reports that
+the queue has it: until then it is not delivered, and the start does not pass it. That state survives a crash, and
+`take_dead_letters` returns the record again.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from magnetar.coordination.shares.runs import DONE, NEVER_MS, OffsetRun, RecordS
 
 
 class AcknowledgeType(IntEnum):
-    """What a holder says of a record; Kafka's numbers."""
+    """The answer of a holder to a record; the numbers are Kafka's."""
 
     GAP = 0
     """There is no such record."""
@@ -34,27 +35,27 @@ class AcknowledgeType(IntEnum):
 
 
 class Standing(Enum):
-    """How some offsets are, all in all."""
+    """The combined state of some offsets."""
 
     FREE = "free"
-    """Nobody holds any of them, and at least one is not done with."""
+    """None of them has a holder, and at least one is not done."""
     HELD = "held"
     DONE = "done"
 
 
 class NotHeld(Exception):
-    """Whoever speaks of a record does not hold it; nothing has changed."""
+    """The caller acknowledges a record that it does not hold; nothing has changed."""
 
 
 class NeverGiven(NotHeld):
-    """Nobody can hold it."""
+    """The record was never delivered, so it has no holder."""
 
 
 _TAKEN = frozenset({RecordState.ACQUIRED, RecordState.ARCHIVING})
 
 
 class Judged(NamedTuple):
-    """What a holder says of all offsets from ``first`` to ``last``."""
+    """One answer of a holder to all offsets from ``first`` to ``last``."""
 
     first: int
     last: int
@@ -62,13 +63,13 @@ class Judged(NamedTuple):
 
 
 class DeadLetters(NamedTuple):
-    """Offsets that were given up, and belong into a dead-letter queue."""
+    """Offsets that were given up, and belong in a dead-letter queue."""
 
     first: int
     last: int
     deliveries: int
     rejected: bool | None
-    """Whether their holder rejected them, or they came too often; None for those of which that was forgotten."""
+    """True if their holder rejected them, False if they were delivered too often; None where that was forgotten."""
 
 
 class StateBatch(NamedTuple):
@@ -81,16 +82,16 @@ class StateBatch(NamedTuple):
 
 
 class ShareChanges(NamedTuple):
-    """What has to be made durable."""
+    """The changes that have to be made durable."""
 
     start_offset: int
     complete: int
-    """How many offsets from there on are done with."""
+    """How many offsets from there on are done."""
     batches: tuple[StateBatch, ...]
 
 
 def few_at_once(deliveries: int, max_deliveries: int, records: int) -> int:
-    """Return how many of ``records`` that came together come at once when they were delivered so often; 0 for all.
+    """Return how many of ``records`` of one batch to deliver together after so many deliveries; 0 for all.
 
     From half of ``max_deliveries`` on (2 at least) that is half of them, then a quarter; the last time it is one.
     """
@@ -103,10 +104,10 @@ def few_at_once(deliveries: int, max_deliveries: int, records: int) -> int:
 
 
 class SharePartition:
-    """See above. Times are ms; who holds offsets is told by a text."""
+    """A share partition, see above. Times are ms; a holder of offsets is a text."""
 
     def __init__(self, start_offset: int, batches: Iterable[StateBatch] = ()) -> None:
-        """Begin where it was left: with what `take_changes` had given before, offsets in rising order."""
+        """Resume from what `take_changes` returned before, offsets in ascending order."""
         self.start_offset = start_offset
         self.end_offset = start_offset
         self._runs = Runs()
@@ -119,7 +120,7 @@ class SharePartition:
         for batch in batches:
             if batch.last >= self.end_offset:
                 self._extend(batch.first, RecordState.AVAILABLE, 0)
-                held = batch.state is RecordState.ACQUIRED  # by somebody before the crash
+                held = batch.state is RecordState.ACQUIRED  # by a holder before the crash
                 self._extend(batch.last + 1, RecordState.AVAILABLE if held else batch.state, batch.deliveries)
         self._advance()
         for run in self._runs:
@@ -130,17 +131,17 @@ class SharePartition:
 
     @property
     def in_flight(self) -> int:
-        """How many offsets were given out and are not done with."""
+        """The number of offsets that were delivered and are not done."""
         return self.end_offset - self.start_offset - self._complete
 
     @property
     def complete(self) -> int:
-        """How many offsets from ``start_offset`` on are done with."""
+        """The number of offsets from ``start_offset`` on that are done."""
         return self._complete
 
     @property
     def next_offset(self) -> int:
-        """The first offset that somebody may be given."""
+        """The first offset that may be delivered."""
         run = self._first_available()
         return self.end_offset if run is None else run.first
 
@@ -151,31 +152,31 @@ class SharePartition:
 
     @property
     def has_available(self) -> bool:
-        """Whether something that was given out before is free again."""
+        """True if something that was delivered before is free again."""
         return self._available > 0
 
     @property
     def is_held(self) -> bool:
-        """Whether anybody holds anything."""
+        """True if any offset has a holder."""
         return self.in_flight > self._available + self._archiving
 
     @property
     def is_archiving(self) -> bool:
-        """Whether something given up is not in the dead-letter queue yet."""
+        """True if something given up is not in the dead-letter queue yet."""
         return self._archiving > 0
 
     def runs(self) -> list[OffsetRun]:
-        """Return all that is known, to look at."""
+        """Return all runs, to look at."""
         return list(self._runs)
 
     def held_by(self, holder: str) -> list[OffsetRun]:
-        """Return what somebody holds."""
+        """Return what a holder has."""
         return [run for run in self._runs if run.holder == holder]
 
     def is_free(self, first: int, last: int) -> bool:
-        """Return whether nobody holds any of these offsets, and at least one of them is not done with.
+        """Return whether none of these offsets has a holder, and at least one of them is not done.
 
-        What is on its way to a dead-letter queue is held, as it were: whoever waits for it hears when it is there.
+        What is on its way to a dead-letter queue counts as held: a worker that waits is notified when it is there.
         """
         known = self._runs.between(max(first, self.start_offset), last)
         if any(run.state in _TAKEN for run in known):
@@ -183,14 +184,14 @@ class SharePartition:
         return last >= self.end_offset or any(run.state is RecordState.AVAILABLE for run in known)
 
     def standing(self, first: int, last: int) -> Standing:
-        """Return whether somebody may be given all that is left of these offsets, nothing is, or somebody has some."""
+        """Return whether all that is left of these offsets may be delivered, nothing is left, or some have a holder."""
         if self.is_free(first, last):
             return Standing.FREE
         known = self._runs.between(max(first, self.start_offset), last)
         return Standing.HELD if any(run.state in _TAKEN for run in known) else Standing.DONE
 
     def done_within(self, first: int, last: int) -> int:
-        """Return which of these offsets are done with, as a set of bits that begins with ``first``."""
+        """Return which of these offsets are done, as a set of bits that begins with ``first``."""
         done = 0
         if first < self.start_offset:
             done = (1 << (min(self.start_offset, last + 1) - first)) - 1
@@ -208,13 +209,13 @@ class SharePartition:
     # Giving out.
 
     def likely(self, max_records: int, max_deliveries: int) -> int:
-        """Return how many of ``max_records`` `acquire` may give next, as far as it is known without their batches."""
+        """Return how many of ``max_records`` `acquire` may return next, as far as is known without their batches."""
         run = self._first_available()
         few = 0 if run is None else few_at_once(run.deliveries, max_deliveries, self._together(max_records))
         return min(few, max_records) or max_records
 
     def _together(self, max_records: int) -> int:
-        """Return how many records were given at once, at most, when they were: in Kafka a batch in flight."""
+        """Return how many records were delivered together, at most: in Kafka, a batch in flight."""
         return min(max_records, self.end_offset - self.start_offset)
 
     def acquire(
@@ -228,12 +229,12 @@ class SharePartition:
         strict: bool = False,
         max_deliveries: int = 0,
     ) -> list[OffsetRun]:
-        """Return what somebody is given: the free offsets of these batches of the log, each from its first to its last.
+        """Acquire the free offsets of these batches of the log (each from its first to its last) for a holder.
 
-        Whole batches as long as there are fewer than ``max_records``; ``strict`` cuts the last one. Offsets between
-        two batches are no records, and done with. From a record on that was delivered often, measured by
-        ``max_deliveries`` (0: never), ever fewer are given at once, and one that comes for the last time alone: one
-        that brings its members down takes few others along, and none in the end (as in Kafka since 4.3).
+        Whole batches while there are fewer than ``max_records``; ``strict`` cuts the last one. Offsets between two
+        batches are no records, and done. From a record on that was delivered often, measured by ``max_deliveries``
+        (0: never), ever fewer are returned together, and a record that is delivered for the last time comes alone: one
+        that makes its members crash takes few others along, and none in the end (as in Kafka since 4.3).
         """
         given: list[OffsetRun] = []
         room, is_few = max_records, False
@@ -274,9 +275,9 @@ class SharePartition:
         return _joined(given)
 
     def claim(self, holder: str, first: int, last: int) -> list[OffsetRun]:
-        """Return what somebody is given of these offsets: all that is free, until it says something or goes.
+        """Acquire all free ones of these offsets for a holder, until it acknowledges them or goes.
 
-        Offsets before them that nobody was given yet stay free: who claims comes by them in an order of its own.
+        Offsets before them that were not delivered yet stay free: a claimer reaches them in an order of its own.
         """
         self._extend(first, RecordState.AVAILABLE, 0)
         given = [
@@ -301,7 +302,7 @@ class SharePartition:
         return given
 
     def _extend(self, end_offset: int, state: RecordState, count: int) -> None:
-        """Know offsets up to another end; those that are new are in this state."""
+        """Extend the known offsets to another end; the new ones are in this state."""
         if end_offset <= self.end_offset:
             return
         run = OffsetRun(self.end_offset, end_offset - 1, state, count)
@@ -312,7 +313,7 @@ class SharePartition:
             self._note(run)
 
     def skip(self, first: int, last: int) -> None:
-        """Be done with offsets that nobody is to be given, as far as nobody holds them."""
+        """Mark offsets as done that must not be delivered, unless they have a holder."""
         self._extend(first, RecordState.AVAILABLE, 0)
         for run in self._runs.between(max(first, self.start_offset), last):
             if run.state is RecordState.AVAILABLE:
@@ -323,7 +324,7 @@ class SharePartition:
     # Taking back.
 
     def check(self, holder: str, said: Iterable[Judged]) -> None:
-        """Raise `NotHeld` unless somebody holds all offsets it speaks of; those before ``start_offset`` count not."""
+        """Raise `NotHeld` unless a holder has all offsets that it names; those before ``start_offset`` do not count."""
         for each in said:
             if each.last < self.start_offset:
                 continue
@@ -342,11 +343,11 @@ class SharePartition:
         until_ms: int = NEVER_MS,
         dead_letters: bool = False,
     ) -> None:
-        """Take in what somebody says of what it holds, all of it or, with `NotHeld`, nothing.
+        """Apply a holder's answers, all of them or, with `NotHeld`, none.
 
-        ``said`` are offsets in rising order. What was released is free again unless it was delivered
-        ``max_deliveries`` times; ``until_ms`` is the new deadline of what needs more time. ``dead_letters`` tells here
-        and below whether there is a queue for what is given up.
+        ``said`` are offsets in ascending order. What was released is free again unless it was delivered
+        ``max_deliveries`` times; ``until_ms`` is the new deadline of what needs more time. ``dead_letters``, here
+        and below: whether there is a queue for what is given up.
         """
         self.check(holder, said)
         for first, last, verdict in said:
@@ -365,9 +366,9 @@ class SharePartition:
         self._advance()
 
     def accept(self, first: int, last: int, holder: str = "") -> int:
-        """Be done with offsets whoever holds them, if anybody does: an operator, or who acknowledges late, says so.
+        """Mark offsets as done whether they have a holder or not: for an operator, and for a late acknowledgement.
 
-        Gives how many of them ``holder`` held.
+        Returns how many of them ``holder`` held.
         """
         records = 0
         self._extend(last + 1, RecordState.AVAILABLE, 0)
@@ -379,7 +380,7 @@ class SharePartition:
         return records
 
     def unclaim(self, holder: str, first: int, last: int) -> int:
-        """Take back what somebody holds of these offsets, however often it was delivered; give how many it held."""
+        """Release what a holder has of these offsets, however often it was delivered; return how many it held."""
         records = 0
         for run in self._runs.between(max(first, self.start_offset), last):
             if run.holder == holder and run.state is RecordState.ACQUIRED:
@@ -388,27 +389,27 @@ class SharePartition:
         return records
 
     def release(self, holder: str, *, max_deliveries: int, dead_letters: bool = False) -> None:
-        """Take back all that somebody holds."""
+        """Release all that a holder has."""
         for run in self.held_by(holder):
             self._free(run, max_deliveries, dead_letters)
         self._advance()
 
     def expire(self, now_ms: int, *, max_deliveries: int, dead_letters: bool = False) -> None:
-        """Take back what was held for too long."""
+        """Release what was not acknowledged in time."""
         for run in self.runs():
             if run.state is RecordState.ACQUIRED and run.until_ms <= now_ms:
                 self._free(run, max_deliveries, dead_letters)
         self._advance()
 
     def archived(self, first: int, last: int) -> None:
-        """Be done with what was given up of these: it is in the dead-letter queue, or never will be."""
+        """Mark as done what was given up of these offsets: it is in the dead-letter queue, or never will be."""
         for run in self._runs.between(max(first, self.start_offset), last):
             if run.state is RecordState.ARCHIVING:
                 self._set(run, RecordState.ARCHIVED)
         self._advance()
 
     def begin_at(self, log_start_offset: int) -> None:
-        """Forget offsets whose records are gone; who holds some of them may say of them what it likes."""
+        """Forget offsets whose records are gone; any answer of their holders is accepted from then on."""
         if log_start_offset <= self.start_offset:
             return
         for run in self._runs.between(self.start_offset, log_start_offset - 1):
@@ -421,7 +422,7 @@ class SharePartition:
     # Books.
 
     def take_changes(self) -> ShareChanges | None:
-        """Return what has to be made durable since this was last asked; None for nothing."""
+        """Return what has to be made durable since the last call; None for nothing."""
         if not self._changes and self._kept_start == self.start_offset:
             return None
         batches = tuple(
@@ -434,7 +435,7 @@ class SharePartition:
         return ShareChanges(self.start_offset, self._complete, batches)
 
     def take_dead_letters(self) -> list[DeadLetters]:
-        """Return what was given up since this was last asked, or before the crash; to be sent once that is durable."""
+        """Return what was given up since the last call, or before the crash; to be sent once that is durable."""
         taken, self._dead_letters = self._dead_letters, []
         return taken
 
@@ -470,7 +471,7 @@ class SharePartition:
         self._changes.append(StateBatch(*run[:4]))
 
     def _advance(self) -> None:
-        """Go over what is done with at the beginning."""
+        """Advance the start over what is done."""
         for run in self._runs:
             if run.state not in DONE:
                 break
@@ -480,7 +481,7 @@ class SharePartition:
 
 
 def _joined(runs: Sequence[OffsetRun]) -> list[OffsetRun]:
-    """Return runs in the order of their offsets, neighbours of the same count as one."""
+    """Return runs in the order of their offsets, adjacent ones of the same count joined."""
     joined: list[OffsetRun] = []
     for run in runs:
         if joined and joined[-1].last + 1 == run.first and joined[-1].deliveries == run.deliveries:
