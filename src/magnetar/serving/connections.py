@@ -1,4 +1,4 @@
-"""How many connections there are, whatever they speak, and from where."""
+"""Limits of connections, in all and by address, for all protocols."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from magnetar.settings.settings import Settings
 
 
 class Connections:
-    """All of a broker. What is counted is taken out again by `left`, also when it was not let in."""
+    """All connections of a broker. Each that `came` counts must be taken out by `left`, also one that was refused."""
 
     def __init__(self, settings: Callable[[], Settings]) -> None:
         self._settings = settings
@@ -17,7 +17,7 @@ class Connections:
         self.count = 0
 
     def came(self, host: str) -> bool:
-        """Count a connection; tell whether it may stay (``max.connections``, ``max.connections.per.ip``)."""
+        """Count a connection; return whether it may stay (``max.connections``, ``max.connections.per.ip``)."""
         self.count += 1
         self._by_host[host] += 1
         settings = self._settings().connections
@@ -26,7 +26,7 @@ class Connections:
         )
 
     def left(self, host: str) -> None:
-        """Count it no more."""
+        """Stop counting a connection."""
         self.count -= 1
         self._by_host[host] -= 1
         if self._by_host[host] <= 0:

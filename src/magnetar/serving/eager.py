@@ -1,4 +1,4 @@
-"""Run a coroutine at once, and go on only where it really has to wait.
+"""Run a coroutine immediately, and suspend it only where it really has to wait.
 
 A task would be started by the event loop's next turn; most produce and fetch requests need no turn at all. Such
 a coroutine may await futures and other coroutines, but nothing that asks for the current task (``timeout``).
@@ -15,7 +15,7 @@ from magnetar.serving.wakeups import Wakeup
 
 
 class Eager:
-    """One coroutine on its way. ``ended(result, error)`` is called once, maybe before the constructor returns."""
+    """One running coroutine. ``ended(result, error)`` is called once, maybe before the constructor returns."""
 
     __slots__ = ("_coroutine", "_ended")
 
@@ -27,7 +27,7 @@ class Eager:
         self._step(None)
 
     def stop(self) -> None:
-        """Give the coroutine up where it waits; ``ended`` is not called any more."""
+        """Cancel the coroutine where it waits; ``ended`` is not called any more."""
         if self._ended is None:
             return
         self._ended = None
@@ -40,7 +40,7 @@ class Eager:
             self._coroutine.close()  # it waits again
 
     def _step(self, woken_by: object) -> None:
-        # A future that failed: its error's traceback holds this frame, and together they would keep MB alive.
+        # A future that failed: its error's traceback refers to this frame, and together they would keep MB alive.
         del woken_by
         if self._ended is None:
             return
@@ -61,7 +61,7 @@ class Eager:
                     when_done(waited, self._step)
 
     def _end(self, result: Any, error: BaseException | None) -> None:
-        # What waits for us holds us, and we hold it: let go, or MB of answers wait for the garbage collector.
+        # The callback and this object refer to each other: cut that, or MB of answers wait for the garbage collector.
         ended, self._ended = self._ended, None
         assert ended is not None
         ended(result, error)

@@ -1,9 +1,9 @@
 """Fetch sessions (KIP-227): a consumer names its partitions once, then only what changed goes over the wire.
 
-A session is its connection's: it ends with it, and nobody else can use it. All of them together have so many places,
-and keep so many partitions; where there is no room a client that has not used its own for two minutes gives way,
-otherwise the new one gets none (as in Kafka: ``max.incremental.fetch.session.cache.slots``,
-``min.incremental.fetch.session.eviction.ms``). Its consumer then names all partitions each time.
+A session belongs to its connection: it ends with it, and no other client can use it. The number of sessions and of
+their partitions is limited; where there is no room, a session that was not used for two minutes is evicted, otherwise
+the new client gets none (as in Kafka: ``max.incremental.fetch.session.cache.slots``,
+``min.incremental.fetch.session.eviction.ms``). That consumer then names all partitions each time.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ FULL_EPOCH = 0  # asks for a new session
 FINAL_EPOCH = -1  # asks for no session
 MAX_EPOCH = 0x7FFFFFFF
 ROW_BYTES = 400
-"""What a partition takes in a session, about."""
+"""The memory that a partition takes in a session, about."""
 MAX_SESSION_ROWS = 10_000
-"""A session is gone through at each fetch, however little that says."""
+"""The most partitions of a session. All of them are visited at each fetch, however small the request is."""
 UNUSED_S = 120.0
 _MAX_OF_ONE = 4
-"""Sessions of a connection; one is all that any client uses."""
+"""The most sessions of a connection; no client uses more than one."""
 
 
 @dataclass(slots=True)
 class FetchedPartition:
-    """One partition of a fetch, and what the consumer was last told of it."""
+    """One partition of a fetch, and what the consumer last received about it."""
 
     topic: str
     topic_id: bytes
@@ -54,7 +54,7 @@ class FetchSession:
     asks: dict[tuple[str, bytes, int], FetchedPartition] = field(default_factory=dict)
 
     def update(self, request: FetchRequest, named: list[FetchedPartition]) -> None:
-        """Take over what the request adds, changes and forgets."""
+        """Apply what the request adds, changes and removes."""
         for forgotten in request.forgotten_topics_data:
             for index in forgotten.partitions:
                 self.asks.pop((forgotten.topic, forgotten.topic_id, index), None)
@@ -67,7 +67,7 @@ class FetchSession:
                 known.partition = ask.partition
 
     def turn(self, answered: list[FetchedPartition]) -> None:
-        """Move those that were answered with records to the end, so that every partition gets its turn."""
+        """Move partitions that were answered with records to the end, so that every partition gets its turn."""
         for ask in answered:
             key = (ask.topic, ask.topic_id, ask.partition.partition)
             if self.asks.pop(key, None) is not None:
@@ -77,7 +77,7 @@ class FetchSession:
 class FetchSessions:
     """All sessions of a broker, the least recently used first.
 
-    A connection's account stands for it. What sessions take is charged to ``account``, which is theirs together: they
+    A connection is identified by its account. The memory of sessions is charged to ``account``, which they share: they
     have a bound of their own, and a consumer of many partitions is not one that takes much at a time.
     """
 
@@ -117,7 +117,7 @@ class FetchSessions:
         elif session.epoch != request.session_epoch:
             return None, [], ErrorCode.INVALID_FETCH_SESSION_EPOCH
         elif len(named) > MAX_SESSION_ROWS:
-            # None has so many; who begins anew gets none. To go through them first took a tenth of a second.
+            # No session has so many; a client that begins again gets none. Visiting them first took 0.1 s.
             self._remove(session)
             return None, [], ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         else:
@@ -129,22 +129,22 @@ class FetchSessions:
         self._count(len(session.asks) - before)
         asks = list(session.asks.values())
         if len(asks) > before and (self.rows > self._max_rows or len(asks) > MAX_SESSION_ROWS):
-            # It has grown into what is not there: this once it is answered, then it has to begin again, and gets none.
+            # It has grown beyond the limit: this fetch is answered, then the client has to begin again, and gets none.
             self._remove(session)
         return session, asks, ErrorCode.NONE
 
     def forget(self, owner: Account) -> None:
-        """A connection has ended: so have its sessions."""
+        """End the sessions of a connection that has ended."""
         for session in list(self._of.get(owner, ())):
             self._remove(session)
 
     def take_back(self, session: FetchSession) -> None:
-        """Forget a session whose client is not told of it."""
+        """Remove a session whose id is not sent to its client."""
         if session.session_id in self._sessions:
             self._remove(session)
 
     def _make_room(self, rows: int, owner: Account | None) -> bool:
-        """Return whether one more session may be, of so many partitions."""
+        """Return whether there may be one more session, of so many partitions."""
         if rows > MAX_SESSION_ROWS:
             return False
         own = self._of.get(owner, [])
@@ -190,5 +190,5 @@ def asks_of(request: FetchRequest) -> Iterator[FetchedPartition]:
 
 
 def _any_id() -> int:
-    """Return a positive int32 that nobody guesses."""
+    """Return a positive int32 that cannot be guessed."""
     return int.from_bytes(os.urandom(4), "big") & 0x7FFFFFFF or 1

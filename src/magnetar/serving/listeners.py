@@ -1,4 +1,4 @@
-"""A place to serve on, whatever is spoken there: what it is called, where it is bound, what clients are told."""
+"""A place to serve on, for any protocol: its name, where it is bound, and the address that clients are given."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class CannotListen(BrokerError):
 
     @classmethod
     def because(cls, listener: Listener, error: OSError) -> CannotListen:
-        """Return what the system's refusal means."""
+        """Return the error that explains the system's refusal."""
         why = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else error
         return cls(f"listener {listener.name} cannot serve on {listener.bind}: {why}")
 
@@ -39,51 +39,51 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One place to serve on. ``advertised`` is what its clients are told."""
+    """One place to serve on. ``advertised`` is the address that its clients are given."""
 
     name: str
     protocol: str
     bind: Endpoint
     advertised: Endpoint
     sasl: bool = False
-    """Whether a client that has shown no certificate must authenticate: one of Kafka's by SASL."""
+    """Whether a client that has shown no certificate must authenticate: a Kafka client by SASL."""
     client_auth: str = "none"
     """Whether TLS asks for the client's certificate: none, requested, required."""
     scheme: str = ""
-    """Of the URL that clients connect to; empty where they are told a host and a port."""
+    """The scheme of the URL that clients connect to; empty where they are given a host and a port."""
     context: ssl.SSLContext | None = field(default=None, compare=False)
-    """What TLS is done with; the broker's service opens no listener that asks for TLS without it."""
+    """The TLS context; the broker's service opens no listener that asks for TLS without it."""
 
     @property
     def address(self) -> str:
-        """What clients are told: a URL, or a host and a port."""
+        """The address that clients are given: a URL, or a host and a port."""
         return f"{self.scheme}://{self.advertised}" if self.scheme else str(self.advertised)
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """True if only this machine can reach it."""
         return is_loopback(self.bind.host)
 
     @property
     def authenticates(self) -> bool:
-        """Whether a client must prove who it is."""
+        """True if a client must authenticate."""
         return self.sasl or self.client_auth == "required"
 
     @property
     def tls(self) -> bool:
-        """Whether what is said is encrypted."""
+        """True if the connection is encrypted."""
         return self.protocol.endswith("SSL")
 
     def bound(self, port: int) -> Listener:
-        """Return the listener as it is once the system chose its port."""
+        """Return the listener with the port that the system chose."""
         told = replace(self.advertised, port=self.advertised.port or port)
         return replace(self, bind=replace(self.bind, port=port), advertised=told)
 
 
 def warn_open(listener: Listener, role: str = "") -> bool:
-    """Warn loudly if strangers may connect without saying who they are; tell whether that is so.
+    """Warn loudly if clients from elsewhere may connect without authentication; return whether that is so.
 
-    ``role`` is what grants call them, where there are some.
+    ``role`` is the role of such clients in grants, if they have one.
     """
     if listener.is_loopback or listener.authenticates:
         return False
@@ -107,7 +107,7 @@ def warn_open(listener: Listener, role: str = "") -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine's own loopback address; an empty host is every interface."""
+    """True if a host is this machine's own loopback address; an empty host is every interface."""
     if host == "localhost":
         return True
     try:
@@ -117,7 +117,7 @@ def is_loopback(host: str) -> bool:
 
 
 def reachable(host: str) -> str:
-    """What clients are told when nothing else is said: the host's own name where all interfaces are served."""
+    """Return the address for clients where none is set: the host's own name if all interfaces are served."""
     if host not in ("", "0.0.0.0", "::"):
         return host
     import socket
@@ -126,10 +126,10 @@ def reachable(host: str) -> str:
 
 
 def check_free(listener: Listener) -> None:
-    """Raise `CannotListen` if another process serves there now: said before what takes long to start is started."""
+    """Raise `CannotListen` if another process serves there now: checked before anything slow is started."""
     if not listener.bind.port:
         return
-    with suppress(socket.gaierror):  # opening the listener says that better
+    with suppress(socket.gaierror):  # opening the listener reports that better
         for family, kind, protocol, _, address in socket.getaddrinfo(
             listener.bind.host or None, listener.bind.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         ):

@@ -1,17 +1,17 @@
-"""One account of everything that clients make the broker keep, whatever they speak: one budget, shared fairly.
+"""The memory that clients of all protocols make the broker hold: one budget, shared fairly.
 
-Each connection has an `Account`: what it makes the broker keep is charged there (frames still coming and waiting,
-requests under way, answers that it does not take), and before it is given more it is asked whether there is room:
+Each connection has an `Account`, which is charged for the memory it makes the broker hold (frames that are coming or
+waiting, requests under way, answers that it does not take). Before it may take more, its account is asked for room:
 
-    holds next to nothing        always, so that small requests are heard however much others take; little is received
-                                 at a stretch then, and next to nothing is less once what is spared is used up too
-    up to half of the budget     anybody
-    up to all of it              who holds less than a fair part
-    past it                      one at a time, the first who came: so what has half come can be finished; beside it
-                                 whoever lacks little of a frame, as long as half of what is spared is free
+    holds next to nothing        always, so that small requests are served however much others take; little is received
+                                 at a stretch then, and next to nothing is less once the spare bytes are used up too
+    up to half of the budget     any account
+    up to all of it              accounts that hold less than a fair part
+    past it                      one at a time, the first that came, so that a frame that has half come can be finished;
+                                 also accounts that lack little of a frame, while half of the spare bytes is free
 
-A client that is not known yet (it has not said who it is, where it must) shares a small part with all others like it.
-Who must wait is told when it is worth to ask again.
+A client that is not known yet (it must authenticate and has not) shares a small part with all others like it.
+An account that must wait is notified when it is worth asking again.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ from collections.abc import Callable
 from magnetar.records.framing import NARROW_BYTES, Lending
 
 MIN_BYTES = 32 << 10
-"""With no more than that a connection is never made to wait."""
+"""A connection that holds no more than that never has to wait."""
 SPARE_BYTES = 48 << 20
-"""Past the limit, for the one that is being finished. Something larger waits until the others have let go."""
+"""Past the limit, for the frame that is being finished. Anything larger waits until others have released theirs."""
 LITTLE_BYTES = 1 << 20
-"""Who lacks no more of a frame need not wait for those that lack more: as much as producers send by default."""
-_FAIR_PARTS = 32  # so many may hold a fair part of the half that is theirs, twice as many of all
-_WOKEN_AT_ONCE = 16  # each may read a good deal before it is asked again
+"""An account that lacks no more of a frame does not wait for those that lack more. As much as a producer sends at most
+by default."""
+_FAIR_PARTS = 32  # so many may hold a fair part of their half, twice as many of the whole
+_WOKEN_AT_ONCE = 16  # each may read a good deal before its account is asked again
 
 
 class MemoryBudget:
-    """What all connections of a broker may hold together. Everything happens on one event loop.
+    """The memory that all connections of a broker may hold together. Everything happens on one event loop.
 
-    ``later`` calls a function in another turn of it; tests give one of their own.
+    ``later`` calls a function in another turn of it; tests pass their own.
     """
 
     def __init__(
@@ -49,32 +50,32 @@ class MemoryBudget:
         self._strangers = _Part(self, min(strangers_bytes, limit_bytes))
         self.held_bytes = 0
         self.lending = Lending()
-        """How much is received at a stretch from connections that may bring little."""
+        """Limits how much is received at a stretch from connections that may take little."""
 
     @property
     def room_bytes(self) -> int:
-        """How much is left before the limit; 0 past it."""
+        """The bytes that are left before the limit; 0 past it."""
         return max(self.limit_bytes - self.held_bytes, 0)
 
     @property
     def is_full(self) -> bool:
-        """Whether what was spared for finishing is used up as well: even little that is large for its asker waits."""
+        """True if the spare bytes for finishing are used up as well: then even small requests may wait."""
         return self.held_bytes >= self.limit_bytes + SPARE_BYTES
 
     @property
     def is_short(self) -> bool:
-        """Whether somebody waits for room."""
+        """True if any account waits for room."""
         return bool(self._known.waiting or self._strangers.waiting)
 
     @property
     def has_spare(self) -> bool:
-        """Whether there is something left for those who lack little."""
+        """True if there is something left for accounts that lack little."""
         return self.held_bytes < self.limit_bytes + SPARE_BYTES // 2
 
     def account(
         self, resume: Callable[[], None], *, known: bool, missing: Callable[[], int] | None = None
     ) -> Account:
-        """Return a connection's account; ``resume`` is called when it is worth to ask `Account.may_take_more` again.
+        """Return a connection's account; ``resume`` is called when it is worth calling `Account.may_take_more` again.
 
         ``known`` is False for a stranger, who becomes known by `Account.login`. ``missing`` returns how many bytes of a
         frame that has half come are still to come, 0 without such a frame.
@@ -93,7 +94,7 @@ class MemoryBudget:
 
 
 class Account:
-    """What one connection makes the broker keep."""
+    """The memory that one connection makes the broker hold."""
 
     __slots__ = ("_budget", "_closed", "_part", "held_bytes", "is_orphan", "missing", "resume")
 
@@ -111,20 +112,20 @@ class Account:
         self.missing = missing
         self.held_bytes = 0
         self.is_orphan = False
-        """Whether its connection has ended: what would be kept until then is not to be kept any more."""
+        """Whether its connection has ended: nothing must be retained for it any more."""
 
     @property
     def lacks_little(self) -> bool:
-        """Whether a frame has half come, and little of it is missing."""
+        """True if a frame has half come, and little of it is missing."""
         return self.missing is not None and 0 < self.missing() <= LITTLE_BYTES
 
     @property
     def budget(self) -> MemoryBudget:
-        """What it is an account of."""
+        """The budget that it belongs to."""
         return self._budget
 
     def charge(self, nbytes: int) -> None:
-        """Count bytes that are kept for this connection; negative ones are no longer. Closed, it counts none."""
+        """Charge bytes to this connection; negative to release some. A closed account counts none."""
         if self._closed or not nbytes:
             return
         self.held_bytes += nbytes
@@ -139,23 +140,23 @@ class Account:
             budget._wake()
 
     def may_take_more(self) -> bool:
-        """Return whether more may be kept for this connection; if not, ``resume`` is called when there may be room."""
+        """Return whether this connection may take more; if not, ``resume`` is called when there may be room."""
         if self.held_bytes <= MIN_BYTES and not self._part.waiting:
             return True
         return self._closed or self._part.may_take_more(self)
 
     def login(self) -> None:
-        """The stranger has said who it is."""
+        """Move the account to the part of known clients: its client has authenticated."""
         if self._part is self._budget._known or self._closed:
             return
         self._part.leave(self)
         self._part = self._budget._known
         self._part.held_bytes += self.held_bytes
-        # It may have waited for the strangers' room; nobody would tell it any more.
+        # It may have waited for room among strangers, whose part would not notify it any more.
         self._budget._call_later(self.resume)
 
     def close(self) -> None:
-        """Give everything back, and wait for nothing any more. May be called again."""
+        """Release everything, and stop waiting. May be called again."""
         if self._closed:
             return
         self._closed = self.is_orphan = True
@@ -167,7 +168,7 @@ class Account:
 
 
 class _Part:
-    """A part of the budget, its holders, and who of them waits."""
+    """A part of the budget, its accounts, and which of them wait."""
 
     def __init__(self, budget: MemoryBudget, limit_bytes: int) -> None:
         self._budget = budget
@@ -181,12 +182,12 @@ class _Part:
         self._waking = False
 
     def given_back(self, account: Account) -> None:
-        """An account holds less than before."""
+        """Note that an account holds less than before."""
         if account is self.finishing and account.held_bytes < self._finishing_from:
-            self.finishing = None  # what had half come is done with
+            self.finishing = None  # the frame that had half come is done
 
     def leave(self, account: Account, held_bytes: int | None = None) -> None:
-        """Let go of an account, and of what it held."""
+        """Remove an account, and what it held."""
         self.held_bytes -= account.held_bytes if held_bytes is None else held_bytes
         assert self.held_bytes >= 0
         self.waiting.pop(account, None)
@@ -217,12 +218,12 @@ class _Part:
         return not budget.is_full or budget.held_bytes - held <= SPARE_BYTES // 2
 
     def wake(self) -> None:
-        """Something was given back: have those who wait ask again, a few in each turn of the loop."""
+        """Resume the waiting accounts after a release, a few in each turn of the loop."""
         if not self.waiting:
             return
         busy = self.finishing is not None and self.finishing not in self.waiting
         if busy and self._used >= 1 and not self._budget.has_spare:
-            return  # nobody else may go on, and it does already
+            return  # no other account may go on, and this one does already
         self._to_wake = len(self.waiting)
         if not self._waking:
             self._waking = True
@@ -230,7 +231,7 @@ class _Part:
 
     @property
     def _used(self) -> float:
-        """How much of this part, or of all, whichever is scarcer."""
+        """The used share of this part, or of the whole budget, whichever is larger."""
         budget = self._budget
         return max(self.held_bytes / self._limit, budget.held_bytes / budget.limit_bytes)
 

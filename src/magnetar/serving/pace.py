@@ -1,4 +1,4 @@
-"""Requests with many rows let others have their turn: whoever asks for a million rows waits for them, nobody else."""
+"""Requests with many rows let others have their turn: a client that asks for a million rows is the only one to wait."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typing import Any, TypeVar
 from magnetar.base.slices import SLICE_S
 
 MAX_SECONDS = SLICE_S
-"""That a request holds the event loop at a stretch, about."""
+"""How long a request may hold the event loop at a stretch, about."""
 LONG_SECONDS = 0.001
 """A client whose requests took longer than that takes turns with others like it."""
 MANY_ROWS = 1000
 FEW_ROWS = 250
-"""That are written down in a fraction of a millisecond."""
+"""So many rows are encoded in a fraction of a millisecond."""
 MOST_AGAIN = 10_000
-"""Parts of rows that are told of once more because they were asked for once more."""
+"""How many parts of rows are returned once more for names that a request repeats."""
 _FREED_AT_ONCE = 500
 T = TypeVar("T")
 H = TypeVar("H", bound=Hashable)
 
 
 async def paced(rows: Iterable[T]) -> AsyncIterator[T]:
-    """Yield the rows one by one, and between two of them, now and then, the event loop a turn.
+    """Yield the rows one by one; between two of them, now and then, the event loop gets a turn.
 
-    So whatever rests on a row may have changed when the next one comes, and ``rows`` must not be what others change.
+    So anything may have changed when the next row comes, and ``rows`` must not be something that others change.
     """
     began = perf_counter()
     for row in rows:
@@ -38,8 +38,8 @@ async def paced(rows: Iterable[T]) -> AsyncIterator[T]:
 
 
 def drained(rows: list[T]) -> Iterator[T]:
-    """Return the rows in order, out of the list: each goes when the next one is asked for, not all of them at the
-    end.
+    """Yield the rows in order and empty the list: each row is freed when the next one is taken, not all of them at
+    the end.
     """
     rows.reverse()
     while rows:
@@ -47,8 +47,8 @@ def drained(rows: list[T]) -> Iterator[T]:
 
 
 def distinct(rows: Iterable[H]) -> Iterator[H]:
-    """Return each row the first time, in order, as it is asked for. ``dict.fromkeys`` of 200,000 names, which nobody
-    has hashed before, takes 20 to 50 ms at a stretch.
+    """Yield each row the first time it occurs, in order. ``dict.fromkeys`` of 200,000 names whose hashes are not
+    cached yet takes 20 to 50 ms at a stretch.
     """
     seen: set[H] = set()
     for row in rows:
@@ -58,10 +58,10 @@ def distinct(rows: Iterable[H]) -> Iterator[H]:
 
 
 async def told_of(names: Iterable[H], tell: Callable[[H], T], parts: Callable[[T], int]) -> list[T]:
-    """Return what is told of each name, and the same once more for each time that it is named again, as Kafka does.
+    """Return the row of each name, and the same row again for each repetition of the name, as Kafka does.
 
-    As far as that comes to `MOST_AGAIN` of the ``parts`` that a row has: a request of a MB may name one group of a
-    thousand members 200,000 times.
+    Repetitions end at `MOST_AGAIN` of the ``parts`` that rows have: a request of a MB may name one group of a thousand
+    members 200,000 times.
     """
     known: dict[H, T] = {}
     told: list[T] = []
@@ -79,7 +79,7 @@ async def told_of(names: Iterable[H], tell: Callable[[H], T], parts: Callable[[T
 
 
 async def firsts(rows: Iterable[T], key: Callable[[T], H]) -> tuple[dict[H, T], set[H]]:
-    """Return the first row of each key, in order, and the keys of which there are more."""
+    """Return the first row of each key, in order, and the keys that have more rows."""
     found: dict[H, T] = {}
     again: set[H] = set()
     async for row in paced(rows):
@@ -90,7 +90,7 @@ async def firsts(rows: Iterable[T], key: Callable[[T], H]) -> tuple[dict[H, T], 
 
 
 async def in_order(names: Iterable[str]) -> Iterator[str]:
-    """Return what `sorted` does. Nothing else is done meanwhile, by no thread, when that has 200,000 names."""
+    """Return the names in order, sorted in turns: `sorted` of 200,000 names stops all threads until it is done."""
     runs: list[list[str]] = [[]]
     async for name in paced(names):
         if len(runs[-1]) == MANY_ROWS:
@@ -102,10 +102,10 @@ async def in_order(names: Iterable[str]) -> Iterator[str]:
 
 
 def let_go(message: Any) -> None:
-    """Take long lists out of a message that nobody needs any more, some rows at a time; for a thread.
+    """Empty the long lists of a message that is not needed any more, some rows at a time; for a thread.
 
-    To free 250,000 rows at once takes some tens of milliseconds in which the interpreter does nothing else. What others
-    have, too, must be a tuple.
+    To free 250,000 rows in one go takes some tens of milliseconds in which the interpreter does nothing else. A
+    sequence that is shared with others must be a tuple.
     """
     for rows in _lists(message):
         if len(rows) < MANY_ROWS:
@@ -118,7 +118,7 @@ def let_go(message: Any) -> None:
 
 
 def is_long(message: Any) -> bool:
-    """Whether a message has more than `FEW_ROWS` rows, those within rows among them; others are not looked at."""
+    """True if a message has more than `FEW_ROWS` rows, those within rows among them; others are not looked at."""
     left, within = FEW_ROWS, [message]
     while within:
         message = within.pop()
@@ -143,10 +143,10 @@ def _empty(rows: list[Any]) -> None:
 
 
 class SharedTurn:
-    """What all who take long may take of one turn of the event loop together, so that sockets are looked at again.
+    """Limits how long all slow clients together may take in one turn of the event loop, so that sockets are polled.
 
-    Ten clients whose answers take 15 ms each would otherwise be one turn of 150 ms, however paced each of them is. Who
-    takes little asks for no turn, and does not wait behind them.
+    Ten clients whose answers take 15 ms each would otherwise be one turn of 150 ms, however paced each of them is. A
+    client that takes little needs no turn, and does not wait behind them.
     """
 
     __slots__ = ("_is_over_at", "_under_way")
@@ -157,7 +157,7 @@ class SharedTurn:
 
     @property
     def is_over(self) -> bool:
-        """Whether others have taken enough of this turn; who is told no takes some of it."""
+        """True if others have taken enough of this turn; a caller that gets False takes some of it."""
         if self._under_way:
             return perf_counter() > self._is_over_at
         self._under_way = True
@@ -169,6 +169,6 @@ class SharedTurn:
         self._under_way = False
 
     async def wait(self) -> None:
-        """Wait for a turn of which others have not taken enough."""
+        """Wait for a turn that others have not used up."""
         while self.is_over:  # noqa: ASYNC110 - each of those who wait takes some of the next turn
             await asyncio.sleep(0)

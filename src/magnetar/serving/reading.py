@@ -1,4 +1,4 @@
-"""Whether one connection's socket is read: a small machine that sees no socket and no request, only what is so now.
+"""Whether one connection's socket is read: a small machine that sees no socket and no request, only facts.
 
               muted   more waits than may   none of these   no room in the budget   ended
     READING   MUTED   CROWDED               READING         SHORT                   ENDED
@@ -11,7 +11,7 @@ The next state depends on the facts alone, not on what happened: nobody has to k
 is needed is that `look` is called whenever a fact may have changed, so after each of these:
 
     bytes came; requests were taken up or answered, whether or not an answer was sent (acks=0 wants none);
-    the budget told that there is room again
+    the budget reported room again
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from collections.abc import Callable
 from enum import Enum, auto
 
 MAX_WAITING_BYTES = 512 << 10
-"""Of whole requests that nobody has taken up, beyond which no more are read. What waits in the socket costs the broker
-nothing; what waits here is memory, and has left the processor's caches by the time that it is written to a log."""
+"""Of whole requests that were not begun; beyond it no more are read. What waits in the socket costs the broker nothing;
+what waits here is memory, and has left the processor's caches by the time that it is written to a log."""
 
 
 class ReadingState(Enum):
-    """What a connection's reading is doing."""
+    """Why a connection is read, or is not."""
 
     READING = auto()
     MUTED = auto()
-    """Its client has used up what it may, and waits (KIP-219)."""
+    """Its client has used up its quota, and waits (KIP-219)."""
     CROWDED = auto()
-    """Enough of its requests wait, or large ones; read on when some were taken up."""
+    """Enough of its requests wait, or large ones; read on when some were begun."""
     SHORT = auto()
-    """All clients together hold too much; read on when the budget says so."""
+    """All clients together hold too much; read on when the budget has room."""
     ENDED = auto()
 
 
 class Reading:
-    """The reading of one connection. ``switch`` starts (True) and stops (False) the socket's, and begins with started.
+    """The reading of one connection. ``switch`` starts (True) and stops (False) it at the socket; it begins started.
 
-    ``may_take_more`` asks the budget, and is told later if it says no (`magnetar.serving.memory.Account`).
+    ``may_take_more`` asks the budget, which notifies later if it refuses (`magnetar.serving.memory.Account`).
     """
 
     __slots__ = ("_is_muted", "_may_take_more", "_switch", "max_waiting", "state")
@@ -55,7 +55,7 @@ class Reading:
         self._switch = switch
 
     def look(self, waiting: int, nbytes: int = 0) -> None:
-        """Go to the state that the facts ask for; so many requests wait, those not taken up have so many bytes."""
+        """Go to the state that the facts require; ``waiting`` requests wait, those not begun have ``nbytes`` bytes."""
         if self.state is ReadingState.ENDED:
             return
         is_crowded = waiting > self.max_waiting or nbytes > MAX_WAITING_BYTES
@@ -71,7 +71,7 @@ class Reading:
             self._go_to(ReadingState.SHORT)
 
     def mute(self, on: bool) -> None:
-        """Read nothing from now on; or as the other facts have it, from the next `look` on."""
+        """Stop reading now; or (off) let the other facts decide, from the next `look` on."""
         self._is_muted = on
         if on and self.state is not ReadingState.ENDED:
             self._go_to(ReadingState.MUTED)

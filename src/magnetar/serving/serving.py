@@ -8,15 +8,15 @@ Kafka. Answers go out in the order of their requests. The state says why nothing
     SERVING   requests are being begun at this moment         that has ended
     ORDERED   the next must wait for those before it          one of them is answered
     SLOW      the client does not take its answers            it takes them
-    MUTED     the client has used up what it may (KIP-219)    its time is over, or it has gone
+    MUTED     the client has used up its quota (KIP-219)      its time is over, or it has gone
     SHORT     the next has many rows, and there is no room    there is room
     DUE       others have their turn first                    the loop's next turn
     ENDED     it is over                                      -
 
-As with `magnetar.serving.reading`, the next state depends on what is so, and not on what happened: nobody has to know
+As with `magnetar.serving.reading`, the next state depends on the facts, and not on what happened: nobody has to know
 which event ends which wait. All that is needed is that `go_on` runs after every event, now or in the loop's next turn.
 
-The client is a machine of its own, which what it does moves along:
+The client is a machine of its own, which is moved by the client's actions:
 
     client    it is slow    it takes    it left    nothing more comes
     LISTENS   SLOW          LISTENS     GONE       LOST
@@ -24,8 +24,9 @@ The client is a machine of its own, which what it does moves along:
     GONE      GONE          GONE        GONE       LOST
     LOST      LOST          LOST        LOST       LOST
 
-Of one that has gone nobody reads the answers, and none go out; but bytes may still come, and what changes something is
-carried out: a producer with acks=0 sends and closes. When it is lost, what had come whole is carried out, and it ends.
+A client that has gone does not read answers, and none go out; but bytes may still come, and requests that change
+something are carried out: a producer with acks=0 sends and closes. When the client is lost, the requests that had come
+whole are carried out, and it ends.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from magnetar.serving.pace import LONG_SECONDS, MAX_SECONDS
 PRODUCE = 0
 MAX_OVERLAPPING = 64
 MAX_READY_BYTES = 1 << 20
-"""Of answers that go out together; then the client is to take them, before more is begun for it."""
+"""Of answers that go out together; the client has to take them before more is begun for it."""
 
 
 class KafkaServingState(Enum):
@@ -64,7 +65,7 @@ IDLE, SERVING, ORDERED, SLOW, MUTED, SHORT, DUE, ENDED = KafkaServingState
 
 
 class ClientState(Enum):
-    """Where the client is."""
+    """The state of the client: it takes answers, is slow, or has gone."""
 
     LISTENS = auto()
     SLOW = auto()
@@ -73,7 +74,7 @@ class ClientState(Enum):
 
 
 class Event(Enum):
-    """What the client does."""
+    """An action of the client."""
 
     IS_SLOW = auto()
     TAKES = auto()
@@ -99,14 +100,14 @@ _BECOMES: dict[ClientState, dict[Event, ClientState]] = {
 
 
 class Request(Protocol):
-    """One that was begun, in its place."""
+    """A request that was begun, in its place among the others."""
 
     parts: Sequence[Buffer] | None
     """Its answer, once it has one; empty if the client wants none."""
 
     @property
     def placed(self) -> bool:
-        """Whether a Produce may be begun behind it: what it appends has its place."""
+        """True if a Produce may be begun behind it: what it appends has its place."""
         ...
 
 
@@ -121,7 +122,7 @@ class Waiting(Protocol):
 
     @property
     def are_taken(self) -> bool:
-        """Whether there is none, and nothing wrong with what came last."""
+        """True if no request waits, and what came last is not malformed."""
         ...
 
     @property
@@ -131,7 +132,7 @@ class Waiting(Protocol):
 
 
 class WakeupGate(Protocol):
-    """Who waits for what is appended meanwhile goes on at the end (`magnetar.serving.wakeups`)."""
+    """Fetches that wait for what is appended meanwhile resume at the end (`magnetar.serving.wakeups`)."""
 
     def begin(self) -> None: ...
 
@@ -142,10 +143,10 @@ class KafkaServing(Generic[R]):
     """The serving of one client.
 
     ``begin_next`` begins the next request, puts it into ``in_flight``, and returns SERVING; or why it did not: IDLE if
-    there was none, or SHORT. ``send`` takes answers' parts, ``later`` has a function called in the loop's next turn;
-    ``others_first`` says whether who takes long waits for the next turn; what is appended while in ``gathering`` is
-    written at its end. ``went_on`` is called whenever requests may have been
-    begun or answered, ``done`` when a lost client has nothing left to be carried out.
+    there was none, or SHORT. ``send`` takes answers' parts, ``later`` calls a function in the loop's next turn;
+    ``others_first`` returns whether a slow client waits for the next turn; what is appended while in ``gathering`` is
+    written at its end. ``went_on`` is called whenever requests may have been begun or answered, ``done`` when a lost
+    client has nothing left to be carried out.
     """
 
     __slots__ = (
@@ -188,12 +189,12 @@ class KafkaServing(Generic[R]):
         self.state = IDLE
         self.client = ClientState.LISTENS
         self.in_flight: deque[R] = deque()
-        """Begun, and their answers have not gone out, in their order."""
+        """Requests that were begun and whose answers have not gone out, in order."""
         self.began_s = 0.0
-        """When it last began to begin requests."""
+        """When the machine last started to begin requests."""
         self.may_put_off = False
-        """Set by ``begin_next`` where the client is put off if this took long. Batches take as long as they are long,
-        and to put them off only lets more of them come meanwhile."""
+        """Set by ``begin_next`` where the client has to wait for the next turn if this took long. The time of batches
+        depends on their length, and to put them off only lets more of them come meanwhile."""
         self._frames = frames
         self._begin_next = begin_next
         self._send = send
@@ -204,7 +205,7 @@ class KafkaServing(Generic[R]):
         self._is_muted = False
         self._held: KafkaServingState | None = None
         """Why nothing of the client is begun, whatever has come; None if there is no reason."""
-        self._took_s = inf  # last time; of who has asked nothing yet nobody knows
+        self._took_s = inf  # last time; unknown for a client that has sent nothing yet
         self._went_on = went_on
         self._done = done
         self._clock = clock
@@ -214,12 +215,12 @@ class KafkaServing(Generic[R]):
     # -- events
 
     def go_on(self) -> None:
-        """Something is other than before: begin what may begin, and send what may go out."""
+        """Look at the facts again: begin what may begin, and send what may go out."""
         if self.state is SERVING or self.state is ENDED:
             return
         if self._frames.are_taken:
             self.state = IDLE
-            self._send_ready()  # all that there may be is answers
+            self._send_ready()  # there may only be answers
         elif self._took_s > LONG_SECONDS and self._others_first():
             if self.state is not DUE:
                 self._become_due()
@@ -237,14 +238,14 @@ class KafkaServing(Generic[R]):
             self._done()
 
     def answered(self, *, at_once: bool) -> None:
-        """A request in flight has got its answer. If not ``at_once``, other answers may go out together with it."""
+        """Note that a request in flight has its answer; other answers may go out with it unless ``at_once``."""
         if at_once:
             self.go_on()
         elif self.state is not SERVING and self.state is not DUE and self.state is not ENDED:
             self._become_due()
 
     def client_did(self, event: Event) -> None:
-        """The client did something."""
+        """Note an action of the client."""
         self.client = _BECOMES[self.client][event]
         self._hold()
         if self.client is not ClientState.SLOW:
@@ -256,7 +257,7 @@ class KafkaServing(Generic[R]):
         self._hold()
 
     def unmute(self) -> None:
-        """The client has waited long enough."""
+        """Begin requests again: the client has waited long enough."""
         self._is_muted = False
         self._hold()
         self.go_on()
@@ -289,7 +290,7 @@ class KafkaServing(Generic[R]):
             while True:
                 with self._gathering():
                     why = self._begin_some(yields_at)
-                # What they appended is written now, and some of them may be answered by that.
+                # What they appended is written now, and that may answer some of them.
                 if why is not ORDERED or self._must_wait():
                     break
         finally:
@@ -302,7 +303,7 @@ class KafkaServing(Generic[R]):
             self._become_due()
 
     def _begin_some(self, yields_at: float) -> KafkaServingState:
-        """Begin requests as long as what they append can be written together; return why no more."""
+        """Begin requests while what they append can be written together; return why no more are begun."""
         frames, in_flight = self._frames, self.in_flight
         while self.state is SERVING:
             if self._held is not None:
@@ -320,7 +321,7 @@ class KafkaServing(Generic[R]):
         return self.state
 
     def _must_wait(self) -> bool:
-        """Whether order keeps the next request from being begun."""
+        """True if order keeps the next request from being begun."""
         self._collect()
         in_flight = self.in_flight
         if not in_flight:

@@ -1,6 +1,6 @@
-"""Sockets that are not read because others hold the memory: those that have left or send nothing are looked for here.
+"""Finds clients that have left or are silent among sockets that are not read because others hold the memory.
 
-Such a socket reports nothing by itself, not even its end. Half a frame of a client that is gone would stay until its
+Such a socket reports nothing on its own, not even its end. Half a frame of a client that is gone would stay until its
 turn to be read comes, and that turn waits for the memory that it holds. So they are polled: a frame whose rest is not
 in the socket of a client that has gone never gets whole, and a client that has sent nothing for long while there was
 no room for it would not go on if there was.
@@ -19,35 +19,35 @@ from typing import NamedTuple, Protocol
 from magnetar.serving.memory import Account, MemoryBudget
 
 LOOK_S = 1.0
-"""How often connections are looked at,"""
+"""How often connections are checked,"""
 LOOK_SHORT_S = 0.1
 """and how often while some wait for memory."""
 STUCK_S = 30.0
 """How long a client may leave others without room by not sending the rest of a frame, or not taking its answers."""
 DECRYPTED_BYTES = 512 << 10
-"""At most so much of what came through TLS is no longer in the socket and not yet handed over."""
+"""The most that TLS has taken from the socket and not yet handed over."""
 _COUNT = struct.Struct("i")
 
 
 class Unread(NamedTuple):
-    """What a socket tells that is not read."""
+    """The state of a socket that is not read."""
 
     descriptor: int
     has_left: bool
-    """Whether the other side has said that nothing more comes."""
+    """Whether the client has announced that nothing more comes."""
     is_reset: bool
-    """Whether what it had sent is gone as well."""
+    """Whether what the client had sent is gone as well."""
     nbytes: int
-    """That have come and wait in the socket."""
+    """Bytes that have come and wait in the socket."""
 
     def ends_amid(self, missing_bytes: int, *, tls: bool) -> bool:
-        """Return True if the client has gone amid a frame that lacks so many bytes: it never gets whole."""
+        """Return True if the client has gone within a frame that lacks so many bytes: it never gets whole."""
         comes = self.nbytes + (DECRYPTED_BYTES if tls else 0)
         return self.has_left and (self.is_reset or missing_bytes > comes)
 
 
 def unread(descriptors: Iterable[int]) -> list[Unread]:
-    """Return those of these sockets whose other side has gone, or that have nothing to be read."""
+    """Return the sockets among these whose client has gone, or that have nothing to be read."""
     poll = select.poll()
     asked = list(descriptors)
     for descriptor in asked:
@@ -75,7 +75,7 @@ def _pending(descriptor: int) -> int:
 
 
 class MemoryHolder(Protocol):
-    """A connection that makes the process keep something."""
+    """A connection that makes the process hold memory."""
 
     account: Account
 
@@ -85,17 +85,17 @@ class MemoryHolder(Protocol):
         ...
 
     def left(self, socket: Unread) -> None:
-        """The client has gone while it was not read."""
+        """Note that the client has gone while its socket was not read."""
         ...
 
     def is_stuck(self, since: float) -> bool:
-        """Whether it holds much, and has been waiting for its client since then."""
+        """True if it holds much, and has been waiting for its client since then."""
         ...
 
     def waits_since(self, since: float) -> bool:
-        """Whether it has been waiting for room since then, and what it waits with has come and was not begun.
+        """True if it has been waiting for room since then, with requests that have come and were not begun.
 
-        Of a client whose requests are all whole and under way it is not the client that does not go on.
+        If all requests of a client are whole and under way, it is not the client that holds things up.
         """
         ...
 
@@ -105,7 +105,7 @@ class MemoryHolder(Protocol):
 
 
 class UnreadWatch:
-    """Looks now and then at a server's connections that are not read, and at all of them once a second."""
+    """Checks a server's unread connections now and then, and all connections once a second."""
 
     __slots__ = ("_connections", "_look_at_all", "_looks_at", "_memory", "_timer", "_waits")
 
@@ -117,7 +117,7 @@ class UnreadWatch:
         *,
         waits: Callable[[], bool] | None = None,
     ) -> None:
-        """``look_at_all``: called about once a second with the loop's time; without it stuck ones are ended.
+        """``look_at_all``: called about once a second with the loop's time; without it stuck connections are ended.
 
         ``waits``: whether any connection waits for room, where the budget alone does not know.
         """
@@ -129,11 +129,11 @@ class UnreadWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin to look, on the running event loop."""
+        """Start to check, on the running event loop."""
         self._wait()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -157,7 +157,7 @@ class UnreadWatch:
 
 
 def look_at_unread(memory: MemoryBudget, holders: Iterable[MemoryHolder], now: float) -> None:
-    """Notice which clients have left, and while others wait end those that are silent; ``now`` is the loop's time."""
+    """Find clients that have left and, while others wait, end the silent ones; ``now`` is the loop's time."""
     of = {each.unread_descriptor: each for each in holders}
     of.pop(-1, None)
     for socket in unread(of):
@@ -174,7 +174,7 @@ def look_at_unread(memory: MemoryBudget, holders: Iterable[MemoryHolder], now: f
 
 
 def end_if_stuck(memory: MemoryBudget, holder: MemoryHolder, now: float) -> bool:
-    """End a connection whose client holds others up and does not go on; return whether it was one."""
+    """End a connection whose client holds others up and does not go on; return whether it did."""
     if not memory.is_short or not holder.is_stuck(now - STUCK_S):
         return False
     holder.give_up("others wait for the memory that it holds, and it does not go on")

@@ -1,4 +1,4 @@
-"""Where to serve, said by URLs: ``pulsar://HOST:PORT``, ``https://HOST:PORT``. For handlers whose clients know such."""
+"""Listeners from URLs: ``pulsar://HOST:PORT``, ``https://HOST:PORT``. For handlers whose clients use such URLs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def url_listeners(
 ) -> tuple[Listener, ...]:
     """Return what the settings ``part.listeners`` and ``part.advertised.listeners`` ask for, or raise `InvalidConfig`.
 
-    Each client must say who it is where authentication is enabled, and TLS asks for its certificate as the ``tls.``
+    Each client must authenticate where authentication is enabled, and TLS asks for its certificate as the ``tls.``
     settings say.
     """
     if told and len(told) != len(served):
@@ -42,7 +42,7 @@ def url_listeners(
 
 
 def with_tls(listeners: Sequence[Listener], settings: Settings) -> list[Listener]:
-    """Return the listeners with what TLS is done with, of the ``tls.`` settings; raise `InvalidConfig`."""
+    """Return the listeners with TLS contexts, from the ``tls.`` settings; raise `InvalidConfig`."""
     if not any(each.tls for each in listeners):
         return list(listeners)
     from magnetar.auth.tls import pulsar_tls
@@ -53,7 +53,7 @@ def with_tls(listeners: Sequence[Listener], settings: Settings) -> list[Listener
 def with_ports(
     listeners: Sequence[str], ports: tuple[str, str], schemes: Schemes, settings: Settings
 ) -> list[str]:
-    """Add what Pulsar's files say by ports alone: the plain one where no listeners are given, and that for TLS."""
+    """Add the ports that Pulsar's configuration names: the plain one where no listeners are given, and the TLS one."""
     (plain, encrypted), (port, tls_port) = schemes, ports
     served = list(listeners)
     host = _host(served[0] if served else f"{plain}://{bracketed(settings.connections.bind_address)}:0")
@@ -88,11 +88,11 @@ def _parsed(setting: str, text: str, schemes: Schemes) -> tuple[str, Endpoint]:
 
 def _host(served: str) -> str:
     match = _URL.fullmatch(served)
-    if match is None:  # an error, which `_parsed` tells
+    if match is None:  # an error, which `_parsed` reports
         return ""
     return f"[{match['six']}]" if match["six"] is not None else match["host"]
 
 
 def bracketed(host: str) -> str:
-    """Return a host as it stands in a URL."""
+    """Return a host as it is written in a URL."""
     return f"[{host}]" if ":" in host and not host.startswith("[") else host

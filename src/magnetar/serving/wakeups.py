@@ -1,4 +1,4 @@
-"""Fetches that an append wakes go on at once: before its producer is answered, and not by way of the event loop.
+"""Resume fetches that an append wakes immediately: before its producer is answered, not by way of the event loop.
 
 A record then leaves for its consumer some loop turns earlier. Only a few go first; more would hold up the producer.
 """
@@ -14,7 +14,7 @@ MAX_FIRST = 4
 
 
 class Wakeups:
-    """What waits to go on. Between `begin` and `end` it is gathered; otherwise it goes on in the loop's next turn."""
+    """Fetches to resume. Between `begin` and `end` they are gathered; otherwise they resume in the loop's next turn."""
 
     __slots__ = ("_depth", "_running", "_soon", "_waiting")
 
@@ -25,17 +25,17 @@ class Wakeups:
         self._soon = False
 
     def add(self, step: Callable[[Any], None]) -> None:
-        """Have ``step(None)`` called soon."""
+        """Schedule a call of ``step(None)``."""
         self._waiting.append(step)
         if not self._depth and not self._running:
             self._later()
 
     def begin(self) -> None:
-        """Requests are being carried out: what they wake goes on at their `end`."""
+        """Begin to carry out requests: what they wake resumes at their `end`."""
         self._depth += 1
 
     def end(self) -> None:
-        """Let the first few go on now."""
+        """Resume the first few now."""
         self._depth -= 1
         if self._waiting and not self._depth and not self._running:
             self._run(MAX_FIRST)
@@ -62,7 +62,7 @@ class Wakeups:
 
 
 class Wakeup(asyncio.Future[None]):
-    """Wakes once. An `Eager` that waits for it goes on by way of ``wakeups``; anybody else as for any future."""
+    """Wakes once. An `Eager` that waits for it resumes by way of ``wakeups``; other waiters as for any future."""
 
     def __init__(self, wakeups: Wakeups) -> None:
         super().__init__(loop=asyncio.get_running_loop())
