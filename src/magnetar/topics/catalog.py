@@ -25,14 +25,14 @@ from magnetar.topics.topic_config import TopicConfig
 
 TOPICS = "/admin/partitioned-topics"
 _PATIENCE_S = 15.0
-"""How long a new topic is tried again whose commit the store did not take, or did not answer: a session that is lost
-comes back within seconds, and clients take what is refused for final."""
+"""How long to retry the commit of a new topic that the store refused or did not answer: a lost session comes back
+within seconds, and clients take a refusal for final."""
 _AGAIN_S = 0.2
 
 
 @dataclass(slots=True)
 class CatalogEvents:
-    """Who is called when a topic came, changed or went, whoever did that."""
+    """The functions to call when a topic has come, changed or gone, whichever broker did it."""
 
     created: Callable[[Topic], None]
     changed: Callable[[Topic], None]
@@ -58,7 +58,7 @@ class Catalog:
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
         self.leaving: dict[str, Topic] = {}
-        """Deleted topics whose ledgers may still be there; nobody else finds them."""
+        """Deleted topics whose ledgers may still be there; only deletion finds them."""
         self.version = 0
 
     # Following what is stored.
@@ -69,7 +69,7 @@ class Catalog:
         )
 
     def apply(self, path: str, stored: Stored | None) -> None:
-        """Take over what is stored of one topic."""
+        """Apply the stored state of one topic."""
         parts = path.removeprefix(TOPICS + "/").split("/", 3)
         if len(parts) != 4 or parts[2] != "persistent":
             return
@@ -128,7 +128,7 @@ class Catalog:
     # Changing what is stored.
 
     async def add(self, topics: Iterable[Topic]) -> set[TopicName]:
-        """Keep new topics and show them; return the names of those that somebody else has made meanwhile."""
+        """Store new topics and show them; return the names of those that another broker made meanwhile."""
         taken: set[TopicName] = set()
         names = {topic_path(each.name): each for each in topics}
         until = time.monotonic() + _PATIENCE_S
@@ -140,7 +140,7 @@ class Catalog:
                     await self._cache.commit(list(left.values()))
                 except BadVersion as error:
                     del left[error.path]
-                    if not self._is_shown(names[error.path]):  # else a commit of before made it
+                    if not self._is_shown(names[error.path]):  # else an earlier commit made it
                         taken.add(names[error.path].name)
                 except (MetadataUnavailable, MetadataUncertain) as error:
                     is_final = isinstance(error, MetadataFull) or not self._cache.store.comes_back
@@ -156,11 +156,11 @@ class Catalog:
         return found is not None and found.topic_id == topic.topic_id
 
     async def change(self, topic: Topic, wanted: Topic) -> None:
-        """Keep what is ``wanted`` in a topic's place; raise `BadVersion` if it changed."""
+        """Store ``wanted`` instead of a topic; raise `BadVersion` if the topic changed."""
         await self._cache.commit([Put(topic_path(topic.name), encode_topic(wanted), topic.stored_version)])
 
     async def hide(self, topic: Topic) -> None:
-        """Mark a topic as deleted: it is found no more, and `forget` is to follow, now or after a restart."""
+        """Mark a topic as deleted: it is not found any more, and `forget` must follow, now or after a restart."""
 
         def plan() -> Sequence[Put]:
             if topic.deleted:
@@ -171,7 +171,7 @@ class Catalog:
         await self._cache.change(plan)
 
     async def forget(self, topic: Topic) -> None:
-        """Let go of a hidden topic once nothing is left of it."""
+        """Delete a hidden topic once nothing is left of it."""
 
         def plan() -> Sequence[Delete]:
             still_there = self.leaving.get(topic.kafka_name) is topic
@@ -181,6 +181,6 @@ class Catalog:
 
 
 def topic_path(name: TopicName) -> str:
-    """Return where metadata have a topic, persistent or not."""
+    """Return the metadata path of a topic, persistent or not."""
     domain = "persistent" if name.persistent else "non-persistent"
     return f"{TOPICS}/{name.namespace_name}/{domain}/{name.metadata_name}"

@@ -3,8 +3,8 @@
     {"entity": {"user": "alice", "client-id": null}, "quotas": {"producer_byte_rate": 1048576.0}}
     {"entity": {"ip": "builder"}, "quotas": {"connection_creation_rate": 10.0}, "address": "10.0.0.7"}
 
-A name that is null stands for whoever has no quota of its own. An id follows from the entity. What a host's name meant
-when its quota was set is kept with it, so that all brokers limit the same address.
+A name that is null stands for all entities without a quota of their own. An id follows from the entity. The address
+that a host's name had when its quota was set is stored with it, so that all brokers limit the same address.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ROOT = "/magnetar/client-quotas"
 _AT_ONCE = 500  # entities in one commit
 
 DEFAULT = ""
-"""The name that stands for whoever has no quota of its own; Kafka has no entity with an empty name."""
+"""The name that stands for all entities without a quota of their own; Kafka has no entity with an empty name."""
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 
 PRODUCER_BYTE_RATE = "producer_byte_rate"
@@ -42,13 +42,13 @@ _LARGEST: Mapping[str, tuple[float, str] | None] = {
     CONTROLLER_MUTATION_RATE: None,
     CONNECTION_CREATION_RATE: (MAX_INT, "an INT"),
 }
-"""All quotas, with how large those may be that are whole numbers."""
+"""All quotas, each with its largest value and type if it is a whole number."""
 OF_CLIENTS = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE)
 OF_ADDRESSES = (CONNECTION_CREATION_RATE,)
 
 
 class QuotaEntity(NamedTuple):
-    """Whom a quota is for. A part is None where the entity has none of it, and `DEFAULT` for all others of its kind."""
+    """The subject of a quota. A part is None if the entity does not have it, `DEFAULT` for all others of its kind."""
 
     user: str | None = None
     client_id: str | None = None
@@ -78,7 +78,7 @@ class QuotaEntity(NamedTuple):
 
 _KINDS = (USER, CLIENT_ID, IP)
 Quotas = Mapping[str, float]
-"""By key, what an entity may."""
+"""The limits of an entity, by key."""
 
 
 class _Kept(NamedTuple):
@@ -94,7 +94,7 @@ class _Kept(NamedTuple):
 
 
 class ClientQuotas:
-    """All of them, held in memory."""
+    """All client quotas, in memory."""
 
     root = _ROOT
 
@@ -105,15 +105,15 @@ class ClientQuotas:
         self.limits: dict[str, dict[QuotaEntity, float]] = {key: {} for key in _LARGEST}
         """By key and entity, whose ``ip`` is an address here."""
         self._of_address: dict[QuotaEntity, dict[str, Quotas]] = {}
-        """By path: several names may mean one address, and the one that was set last counts."""
+        """By path: several names may have one address; the quota that was set last counts."""
         self.changed: list[Callable[[], None]] = []
-        """Called when one has come, gone or become another."""
+        """Called when a quota has come, changed or gone."""
 
     def known(self) -> Iterable[str]:
         return tuple(self._kept)
 
     def apply(self, path: str, stored: Stored | None) -> None:
-        """Take over what is stored of one entity."""
+        """Apply the stored state of one entity."""
         if path == _ROOT:
             return
         now = None if stored is None else _decoded(path, stored)
@@ -143,9 +143,9 @@ class ClientQuotas:
         return [(each.entity, each.quotas) for each in self._kept.values()]
 
     async def alter(self, wanted: Mapping[QuotaEntity, Mapping[str, float | None]]) -> None:
-        """Set quotas, and take away those that are None; all were checked with `check_quota`.
+        """Set quotas, and remove those that are None; all were checked with `check_quota`.
 
-        Raises `InvalidQuota` for a host that is none; what came before it is kept then.
+        Raises `InvalidQuota` for a name that is no host; quotas before it are stored then.
         """
         rows = list(wanted.items())
         for at in range(0, len(rows), _AT_ONCE):
@@ -172,7 +172,7 @@ class ClientQuotas:
 
 
 def check_quota(entity: QuotaEntity, key: str, value: float) -> None:
-    """Raise `InvalidQuota` for what an entity cannot have."""
+    """Raise `InvalidQuota` for a quota that the entity cannot have."""
     if key not in (OF_CLIENTS if entity.ip is None else OF_ADDRESSES):
         raise InvalidQuota(f"Invalid configuration key {key}")
     if not math.isfinite(value):
@@ -188,7 +188,7 @@ def check_quota(entity: QuotaEntity, key: str, value: float) -> None:
 
 
 async def address_of(entity: QuotaEntity) -> str | None:
-    """Return the address of an entity that is a host; raise `InvalidQuota` if nobody knows one."""
+    """Return the address of an entity that is a host; raise `InvalidQuota` if it has none."""
     if not entity.ip:
         return None
     try:
@@ -205,7 +205,7 @@ async def address_of(entity: QuotaEntity) -> str | None:
 
 
 def plain_address(text: str) -> str:
-    """Return an address in the one form that is compared; raise `ValueError` for what is none."""
+    """Return an address in its canonical form; raise `ValueError` if the text is no address."""
     address = ip_address(text)
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         return str(address.ipv4_mapped)

@@ -16,17 +16,17 @@ _ROOT = "/magnetar/dynamic-settings"
 
 
 class DynamicSettings:
-    """What is stored for this broker (``own``) and for all (``default``); the former is stronger."""
+    """The settings stored for this broker (``own``) and for all (``default``); the former take precedence."""
 
     root = _ROOT
 
     def __init__(self, cache: MetadataCache, node_id: int, changed: Callable[[], None]) -> None:
-        """``changed`` is called when one of them has changed, whoever did that."""
+        """``changed`` is called when one of them has changed, whichever broker did it."""
         self._cache = cache
         self._own, self._default = f"{_ROOT}/{node_id}", f"{_ROOT}/default"
         self._changed = changed
         self._stored: dict[str, tuple[dict[str, str], int]] = {}
-        """By path: what is stored, and its version."""
+        """By path: the stored settings, and their version."""
 
     @property
     def own(self) -> dict[str, str]:
@@ -37,7 +37,7 @@ class DynamicSettings:
         return self._of(self._default)[0]
 
     def settings(self, static: Settings) -> Settings:
-        """Return what is in force."""
+        """Return the settings in force."""
         both = self.default | self.own
         return static.with_values({name: text for name, text in both.items() if name not in WITHOUT_EFFECT})
 
@@ -45,7 +45,7 @@ class DynamicSettings:
         return tuple(self._stored)
 
     def apply(self, path: str, stored: Stored | None) -> None:
-        """Take over what is stored for this broker or for all."""
+        """Apply the stored settings of this broker or of all."""
         if path not in (self._own, self._default):
             return
         before = self._of(path)
@@ -55,7 +55,7 @@ class DynamicSettings:
             self._changed()
 
     async def change(self, plan: Callable[[], Mapping[str, str]], *, for_all: bool) -> None:
-        """Keep what ``plan`` makes of what is stored, all of it checked by `check_dynamic`, in place of that."""
+        """Replace the stored settings by those that ``plan`` returns, all of them checked by `check_dynamic`."""
         path = self._default if for_all else self._own
 
         def ops() -> list[Put]:

@@ -1,5 +1,5 @@
-"""Which value is in force, and why: from the topic, the namespace, the broker (changed while it runs, or told at
-its start), or the default. The sources and their numbers are those of Kafka's DescribeConfigs.
+"""Which value is in force, and why: from the topic, the namespace, the broker (changed while it runs, or given at
+its start), or the default. The sources and their numbers are Kafka's, from DescribeConfigs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from magnetar.topics.topic_config import CONFIGS, HONOURED, TopicConfig, TopicCo
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from."""
+    """The source of a value."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -32,7 +32,7 @@ class ConfigSource(IntEnum):
 
 
 class Origin(NamedTuple):
-    """One place that has a value, under the name it has there."""
+    """One place that has a value, with the name that the value has there."""
 
     name: str
     value: str | None
@@ -41,7 +41,7 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """All that topics depend on besides themselves."""
+    """All that the configuration of topics depends on besides the topics."""
 
     static: Settings
     current: Settings
@@ -75,7 +75,7 @@ class Authority:
         return [*origins, Origin(config.synonym or config.name, render(config.default), ConfigSource.DEFAULT)]
 
     def namespace_config(self, policies: NamespacePolicies) -> TopicConfig:
-        """Return what is in force for a namespace's topics that say nothing themselves."""
+        """Return what is in force for a namespace's topics that set nothing themselves."""
         values: dict[str, Value] = {}
         for config in HONOURED:
             value = _policy_value(config.name, policies)
@@ -85,7 +85,7 @@ class Authority:
         return TopicConfig(**values)  # type: ignore[arg-type]
 
     def ledger_policy(self, topic: Topic, policies: NamespacePolicies) -> LedgerPolicy:
-        """Return how the topic's managed ledgers are kept."""
+        """Return the ledger policy of the topic's managed ledgers."""
         config, settings = topic.config, self.current.topics
         flush = policies.flush or settings.flush
         deletes = "delete" in config.cleanup_policy

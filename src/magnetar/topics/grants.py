@@ -1,10 +1,10 @@
-"""What roles were granted in a namespace, in the JSON that Pulsar keeps in its policies as ``auth_policies``:
+"""The grants of a namespace, in the JSON that Pulsar stores in its policies as ``auth_policies``:
 
     {"namespace_auth":          {"<role>": ["produce", "consume"]},
      "destination_auth":        {"persistent://tenant/ns/topic": {"<role>": ["consume"]}},
      "subscription_auth_roles": {"<subscription>": ["<role>"]}}
 
-A subscription that is named there is for the named roles alone; one that is not is for all that may consume.
+A subscription that is named there is for the named roles alone; any other is for all roles that may consume.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Grants = Mapping[str, frozenset["AuthAction"]]
 
 
 class AuthAction(StrEnum):
-    """What may be granted, in Pulsar's words."""
+    """An action that may be granted, in Pulsar's words."""
 
     PRODUCE = "produce"
     CONSUME = "consume"
@@ -31,7 +31,7 @@ class AuthAction(StrEnum):
 
 
 def parse_actions(names: Iterable[str]) -> frozenset[AuthAction]:
-    """Return the actions; raise `InvalidPolicy` that names the wrong one and all that there are."""
+    """Return the actions; raise `InvalidPolicy` that names the wrong one and all valid ones."""
     found = set()
     for name in names:
         try:
@@ -63,7 +63,7 @@ class AuthPolicies:
         return replace(self, topics={name: grants for name, grants in topics.items() if grants})
 
     def with_subscription(self, subscription: str, roles: frozenset[str]) -> AuthPolicies:
-        """Return the grants after a subscription became that of these roles alone; of everybody's if there are none."""
+        """Return the grants after a subscription was restricted to these roles; without roles, it is open to all."""
         kept = {name: found for name, found in self.subscriptions.items() if name != subscription}
         return replace(self, subscriptions=kept | ({subscription: roles} if roles else {}))
 
@@ -73,7 +73,7 @@ class AuthPolicies:
 
 
 def decode_auth_policies(content: Any) -> AuthPolicies:
-    """Read ``auth_policies``; raise `InvalidPolicy` for what cannot be."""
+    """Read ``auth_policies``; raise `InvalidPolicy` if it is malformed."""
     try:
         return AuthPolicies(
             _grants(content.get("namespace_auth") or {}),

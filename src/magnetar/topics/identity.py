@@ -1,4 +1,4 @@
-"""Who this broker is: the cluster's id, its own number, and how often it was started."""
+"""The identity of this broker: the cluster's id, its own number, and how often it was started."""
 
 from __future__ import annotations
 
@@ -34,12 +34,14 @@ def new_id() -> bytes:
 
 
 async def take_identity(store: MetadataStore, node_id: int, cluster: str = CLUSTER) -> Identity:
-    """Return the identity for a broker of the cluster that starts now, and keep it."""
+    """Return the identity for a broker of the cluster that starts now, and store it."""
     started = f"/magnetar/brokers/{node_id}/started"
     while (stored := await store.get(_CLUSTER_ID)) is None:
         with suppress(BadVersion):  # another one is the cluster's first broker
             await _begin_cluster(store, cluster)
-    (epoch,) = await store.commit([Put(started, b"", ANY)])  # each start counts, whoever wrote it last
+    (epoch,) = await store.commit(
+        [Put(started, b"", ANY)]
+    )  # each start counts, whichever process wrote it last
     return Identity(stored.value.decode(), node_id, epoch)
 
 
@@ -54,7 +56,7 @@ async def _begin_cluster(store: MetadataStore, name: str) -> None:
 
 
 async def check_cluster(store: MetadataStore, url: str, name: str) -> None:
-    """Raise `InvalidConfig` where other clusters' metadata lie; leave word where there is none yet."""
+    """Raise `InvalidConfig` if the metadata are another cluster's; claim them if they are no cluster's yet."""
     found = [each for each in await store.children(CLUSTERS) if each != "global"]
     if found and name not in found:
         raise InvalidConfig(

@@ -1,8 +1,8 @@
-"""Topics that were deleted a moment ago, and their successors, which Kafka clients do not see at once.
+"""Topics that were deleted a moment ago, and their successors, which Kafka clients do not see immediately.
 
-A client that deletes a topic and waits until it is gone asks for it again and again, and by that it may make it anew.
-On Kafka such a client always finds the topic unknown first, and for some 30 to 60 ms, in which the controller makes the
-new one. Here making a topic takes 2 ms, so its successor is withheld for as long as there.
+A client that deletes a topic and waits until it is gone asks for it again and again, which may create it again. On
+Kafka such a client always finds the topic unknown first, for some 30 to 60 ms, in which the controller creates the new
+one. Here creating a topic takes 2 ms, so its successor is withheld as long as on Kafka.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from magnetar.topics.names import TopicName
 
 REMEMBERED_S = 10.0
-"""Clients that wait for a deletion begin to ask at once."""
+"""How long a deletion is remembered. Clients that wait for one begin to ask immediately."""
 WITHHELD_S = 0.05
 MOST = 10_000
 
@@ -39,12 +39,12 @@ class JustDeleted:
             oldest = next(iter(self._deleted_s))
 
     def made_again(self, name: TopicName) -> None:
-        """Withhold a topic that was made now because a client asked for it, if one of its name was just deleted."""
+        """Withhold a topic that was created now by a client's question, if one of its name was just deleted."""
         if self._is_remembered(name):
             self._made_s[name] = self._clock()
 
     def withholds(self, name: TopicName) -> bool:
-        """Whether clients that ask for the topic are to find it unknown still."""
+        """True if clients that ask for the topic must still find it unknown."""
         made_s = self._made_s.get(name)
         if made_s is None:
             return False

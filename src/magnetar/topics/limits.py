@@ -1,4 +1,4 @@
-"""How much of what there may be: of producers, consumers, backlog, messages in a second; as Pulsar's policies say it.
+"""Limits of producers, consumers, backlog and messages in a second, as in Pulsar's policies.
 
 A topic's own policies come first, then those of its namespace, then the broker's settings. 0 is no bound, and so is
 what is negative in rates and quotas. The names are those of Pulsar's JSON, which differ between a namespace's policies
@@ -22,36 +22,36 @@ SIZE, AGE = "destination_storage", "message_age"
 
 
 class Rate(NamedTuple):
-    """So many messages and bytes in so many seconds; 0 for no bound."""
+    """A number of messages and bytes in a number of seconds; 0 for no bound."""
 
     messages: int = 0
     bytes: int = 0
     period_s: int = 1
     relative: bool = False
-    """Whether what is published meanwhile may go besides (``relativeToPublishRate``)."""
+    """Whether what is published meanwhile may go in addition (``relativeToPublishRate``)."""
 
     def __bool__(self) -> bool:
         return self.messages > 0 or self.bytes > 0
 
 
 class Quota(NamedTuple):
-    """How large (bytes) or old (seconds) a backlog may become, and what happens then; 0 for no bound."""
+    """The size (bytes) or age (seconds) that a backlog may reach, and what happens then; 0 for no bound."""
 
     limit: int
     policy: str = QUOTA_POLICIES[0]
 
 
 class DelayedDelivery(NamedTuple):
-    """Whether messages may wait for their time, and for how long at most; 0 for no bound."""
+    """If messages may wait for their delivery time, and for how long at most; 0 for no bound."""
 
     active: bool = True
     tick_ms: int = 1000
-    """Kept and shown only: messages come to the millisecond."""
+    """Stored and shown only: messages come to the millisecond."""
     max_delay_ms: int = 0
 
 
 class Persistence(NamedTuple):
-    """How often a second a cursor is kept. The numbers of copies are kept and shown only: a ledger is on one broker."""
+    """The rate of persisting cursors. Numbers of copies are stored and shown only: a ledger is on one broker."""
 
     ensemble: int = 1
     write_quorum: int = 1
@@ -63,7 +63,7 @@ NO_SUBSCRIPTIONS, CAUGHT_UP = "delete_when_no_subscriptions", "delete_when_subsc
 
 
 class InactiveTopics(NamedTuple):
-    """Whether a topic is deleted that nobody has used for so many seconds."""
+    """If and when a topic is deleted that has not been used for so many seconds."""
 
     mode: str = NO_SUBSCRIPTIONS
     after_s: int = 60
@@ -72,14 +72,14 @@ class InactiveTopics(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one authority says; None leaves it to the next one."""
+    """The limits of one authority; None leaves one to the next authority."""
 
     max_producers: int | None = None
     max_consumers: int | None = None
     max_consumers_per_subscription: int | None = None
     max_subscriptions: int | None = None
     max_topics: int | None = None
-    """Of a namespace; each partition counts."""
+    """In a namespace; each partition counts."""
     max_unacked_per_consumer: int | None = None
     max_unacked_per_subscription: int | None = None
     max_message_bytes: int | None = None
@@ -95,10 +95,10 @@ class Limits:
     persistence: Persistence | None = None
     inactive_topics: InactiveTopics | None = None
     subscription_expiration_minutes: int | None = None
-    """After how long without consumers a subscription ends; 0 for never."""
+    """After how long without consumers a subscription is deleted; 0 for never."""
 
     def over(self, below: Limits) -> Limits:
-        """Return what is in force where ``below`` says the rest."""
+        """Return what is in force where ``below`` has the rest."""
         said = {each.name: getattr(self, each.name) for each in fields(self)}
         return replace(below, **{name: value for name, value in said.items() if value is not None})
 
@@ -152,11 +152,11 @@ _RATES = {
 def decode_limits(
     content: Mapping[str, Any], keys: Mapping[str, str], cluster: str = CLUSTER, *, strict: bool = False
 ) -> Limits:
-    """Read what a namespace's or a topic's JSON says; raise `InvalidPolicy`, which names the key.
+    """Read the limits from a namespace's or a topic's JSON; raise `InvalidPolicy`, which names the key.
 
-    A namespace says rates for each cluster; those of ``cluster`` count.
+    A namespace has rates for each cluster; those of ``cluster`` count.
 
-    Unless ``strict``, negative numbers say nothing: older Pulsars wrote -1 for what was not set.
+    Unless ``strict``, negative numbers mean nothing: older Pulsar versions wrote -1 for what was not set.
     """
     found: dict[str, Any] = {}
     for key, name in keys.items():
@@ -170,7 +170,7 @@ def decode_limits(
         elif name in _OBJECTS:
             try:
                 found[name] = _OBJECTS[name](key, value)
-            except InvalidPolicy:  # what is there was once kept without a look
+            except InvalidPolicy:  # what is stored may never have been checked
                 if strict:
                     raise
         else:
@@ -181,12 +181,12 @@ def decode_limits(
 
 
 def unquoted(value: Any) -> Any:
-    """Return a number of Pulsar's JSON that stands in a string as a number, and whatever else as it is."""
+    """Return a number of Pulsar's JSON that is written as a string as a number, and anything else as it is."""
     return int(value) if isinstance(value, str) and _DIGITS.fullmatch(value) else value
 
 
 def whole_number(key: str, value: Any, least: int | None = None) -> int:
-    """Return a number of Pulsar's JSON, which may stand in a string; raise `InvalidPolicy`, which names the key."""
+    """Return a number of Pulsar's JSON, which may be a string; raise `InvalidPolicy`, which names the key."""
     value = unquoted(value)
     if not isinstance(value, int) or isinstance(value, bool):
         raise InvalidPolicy(f"{key} must be a whole number, not {value!r}")
@@ -196,7 +196,7 @@ def whole_number(key: str, value: Any, least: int | None = None) -> int:
 
 
 def own_of(value: Any, cluster: str) -> Any:
-    """Return what a map of clusters says of this one, None for nothing, and what is no such map as it is."""
+    """Return the value for this cluster from a map of clusters, None without one; return anything else as it is."""
     if isinstance(value, Mapping) and all(isinstance(each, Mapping) for each in value.values()):
         return value.get(cluster)
     return value

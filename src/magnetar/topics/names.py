@@ -1,4 +1,4 @@
-"""Topic names: what Kafka's and Pulsar's clients may call a topic, and the one name it has here.
+"""Topic names: the names that Kafka and Pulsar clients may use for a topic, and the one name that it has here.
 
     t                        Kafka's short form: lies in the default tenant and namespace
     tenant/ns/t              lies where it says
@@ -17,7 +17,7 @@ from magnetar.base.errors import InvalidTopic
 from magnetar.metadata.segments import decoded, encoded
 
 CLUSTER = "standalone"
-"""The name of a cluster that was given none, as Pulsar's standalone broker has it."""
+"""The default name of a cluster; Pulsar's standalone broker has the same."""
 
 MAX_NAME_LENGTH = 249
 """Kafka's limit for a topic's name; with a longer one its tools cannot name a partition's directory."""
@@ -37,7 +37,7 @@ _NON_PERSISTENT = "non-persistent://"
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicName:
-    """One topic, whatever a client calls it. Only Pulsar's clients know topics that are not ``persistent``."""
+    """One topic, whichever name a client uses. Only Pulsar clients know topics that are not ``persistent``."""
 
     tenant: str
     namespace: str
@@ -56,7 +56,7 @@ class TopicName:
 
     @classmethod
     def from_metadata(cls, tenant: str, namespace: str, segment: str) -> TopicName:
-        """Read what `metadata_name` wrote, trusting it."""
+        """Read what `metadata_name` wrote, without checking it."""
         return cls(tenant, namespace, decoded(segment))
 
     @property
@@ -80,7 +80,7 @@ class TopicName:
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """How short names map to tenants and namespaces on this broker, and back."""
+    """Maps short names to tenants and namespaces on this broker, and back."""
 
     tenant: str = "public"
     namespace: str = "default"
@@ -88,7 +88,7 @@ class Naming:
     metadata_namespace: str = "__kafka"
 
     def parse(self, name: str) -> TopicName:
-        """Return the topic that a client means; Kafka's internal topics lie in the metadata namespace."""
+        """Return the topic that a client means; internal topics of Kafka lie in the metadata namespace."""
         if name in INTERNAL_TOPICS:
             return TopicName(self.metadata_tenant, self.metadata_namespace, name)
         return TopicName.parse(name, self.tenant, self.namespace)

@@ -18,7 +18,7 @@ POLICIES = "/admin/policies"
 
 
 class Namespaces:
-    """All tenants and namespaces with their policies, held in memory."""
+    """All tenants and namespaces with their policies, in memory."""
 
     root = POLICIES
 
@@ -28,12 +28,12 @@ class Namespaces:
         self._namespace = {"replication_clusters": [cluster]}
         self._cache = cache
         self._stored: dict[str, Stored] = {}
-        """By path, all of it."""
+        """By path, all tenants and namespaces."""
         self._admin_roles: dict[str, frozenset[str]] = {}
         """By tenant; every tenant is there."""
         self._policies: dict[str, NamespacePolicies] = {}
         self.encrypted: set[str] = set()
-        """Those that take encrypted messages only."""
+        """Namespaces that accept encrypted messages only."""
         self.changed: list[Callable[[], None]] = []
         """Called when tenants, namespaces or their policies have changed."""
         self.policies_changed: list[Callable[[str], None]] = []
@@ -45,7 +45,7 @@ class Namespaces:
         return tuple(self._stored)
 
     def apply(self, path: str, stored: Stored | None) -> None:
-        """Take over what is stored of one tenant or namespace."""
+        """Apply the stored state of one tenant or namespace."""
         parts = path.removeprefix(POLICIES + "/").split("/")
         before = self._stored.get(path)
         if stored == before or len(parts) > 2:
@@ -97,7 +97,7 @@ class Namespaces:
         return found
 
     def content(self, namespace: str) -> dict[str, Any]:
-        """Return all of Pulsar's JSON that is kept of a namespace; raise `NamespaceNotFound`."""
+        """Return all of Pulsar's JSON that is stored for a namespace; raise `NamespaceNotFound`."""
         self.policies(namespace)
         value = self._stored[f"{POLICIES}/{namespace}"].value
         return dict(json.loads(value)) if value else {}
@@ -107,7 +107,7 @@ class Namespaces:
         return sorted(self._admin_roles)
 
     def admin_roles(self, tenant: str) -> frozenset[str]:
-        """Return the roles that may do everything in a tenant; none where there is no such tenant."""
+        """Return the roles that may do everything in a tenant; none for an unknown tenant."""
         return self._admin_roles.get(tenant, frozenset())
 
     # Changing what is stored.
@@ -124,12 +124,12 @@ class Namespaces:
         await self._cache.change(plan)
 
     async def delete(self, namespace: str) -> None:
-        """Forget a namespace; raise `NamespaceNotFound`. Whoever asks has seen to it that it is empty."""
+        """Delete a namespace; raise `NamespaceNotFound`. The caller makes sure that it is empty."""
         self.policies(namespace)
         await self._delete(f"{POLICIES}/{namespace}")
 
     async def delete_tenant(self, tenant: str) -> None:
-        """Forget a tenant without namespaces; an unknown one is no error."""
+        """Delete a tenant without namespaces; an unknown one is no error."""
         await self._delete(f"{POLICIES}/{tenant}")
 
     async def _delete(self, path: str) -> None:
@@ -141,7 +141,7 @@ class Namespaces:
     async def change(self, namespace: str, edit: Callable[[dict[str, Any]], object]) -> None:
         """Edit the JSON of a namespace and put it in force; raise `InvalidPolicy` or `NamespaceNotFound`.
 
-        ``edit`` changes what it is given in place; it is called again where somebody else was faster.
+        ``edit`` changes its argument in place; it is called again if another broker was faster.
         """
 
         def content() -> dict[str, Any]:
@@ -152,7 +152,7 @@ class Namespaces:
         await self._set(namespace, lambda: json.dumps(content()).encode())
 
     async def set_policies(self, namespace: str, text: bytes) -> None:
-        """Keep Pulsar's JSON as the namespace's policies; raise `InvalidPolicy` or `NamespaceNotFound`."""
+        """Store Pulsar's JSON as the namespace's policies; raise `InvalidPolicy` or `NamespaceNotFound`."""
         await self._set(namespace, lambda: text)
 
     async def _set(self, namespace: str, text: Callable[[], bytes]) -> None:
@@ -169,7 +169,7 @@ class Namespaces:
     async def change_auth_policies(
         self, namespace: str, edit: Callable[[AuthPolicies], AuthPolicies]
     ) -> None:
-        """Keep what ``edit`` makes of a namespace's grants beside its other policies; raise `NamespaceNotFound`."""
+        """Store what ``edit`` makes of a namespace's grants, with its other policies; raise `NamespaceNotFound`."""
 
         def edited(content: dict[str, Any]) -> None:
             content["auth_policies"] = encode_auth_policies(edit(self.policies(namespace).auth))
@@ -177,7 +177,7 @@ class Namespaces:
         await self.change(namespace, edited)
 
     async def set_admin_roles(self, tenant: str, roles: Iterable[str]) -> None:
-        """Keep a tenant's admins; a tenant that is not there is created."""
+        """Store a tenant's admins; an unknown tenant is created."""
         path, wanted = f"{POLICIES}/{tenant}", sorted(set(roles))
 
         def plan() -> list[Put]:

@@ -1,4 +1,4 @@
-"""A topic to be made, as protocols ask for one."""
+"""A topic to create, as protocols request one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from magnetar.topics.names import TopicName
 
 
 class NewTopic(NamedTuple):
-    """A topic to be made; ``partitions`` None means the broker's default."""
+    """A topic to create; ``partitions`` None means the broker's default."""
 
     name: TopicName
     partitions: int | None = None

@@ -1,7 +1,7 @@
 """When and where a topic's ledgers are offloaded: Pulsar's ``OffloadPolicies`` of the topic, its namespace, the broker.
 
-What one of them does not say the next one does, field by field, as Pulsar merges them. Keys are the broker's own
-affair: a policy that brings some is refused, for everybody who may see policies would see them.
+A field that one of them does not set comes from the next one, as Pulsar merges them. Credentials belong to the broker:
+a policy that contains some is refused, for every role that may see policies would see them.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ OLDER_KEYS = {
     "offload_threshold_in_seconds": SECONDS,
     "offload_deletion_lag_ms": LAG,
 }
-"""What namespaces had before there were ``offload_policies``, and still have beside them."""
+"""The fields that namespaces had before ``offload_policies``, and still have next to them."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffloadPolicy:
-    """What somebody says; None leaves it to others. Sizes in bytes, times in ms."""
+    """The offload policy of one authority; None leaves a field to others. Sizes in bytes, times in ms."""
 
     driver: str | None = None
     bucket: str | None = None
@@ -50,7 +50,7 @@ class OffloadPolicy:
     deletion_lag_ms: int | None = None
 
     def over(self, below: OffloadPolicy) -> OffloadPolicy:
-        """Return what is in force where this one says more than ``below``. Another driver's bucket is not taken."""
+        """Return what is in force where this policy precedes ``below``. Another driver's bucket is not taken."""
         if self == _NOTHING:
             return below
         if self.driver is not None and self.driver != below.driver:
@@ -60,7 +60,7 @@ class OffloadPolicy:
 
     @property
     def place(self) -> TierPlace | None:
-        """Where ledgers go; None for nowhere."""
+        """The place that ledgers go to; None for nowhere."""
         if not self.driver:
             return None
         if self.driver == DIRECTORY_DRIVER:
@@ -74,9 +74,9 @@ _NOTHING = OffloadPolicy()
 
 
 def decode_offload_policy(content: Mapping[str, Any], *, strict: bool = False) -> OffloadPolicy:
-    """Read Pulsar's ``OffloadPolicies``; raise ``ValueError`` that says what cannot be.
+    """Read Pulsar's ``OffloadPolicies``; raise ``ValueError`` that names what is wrong.
 
-    Unless ``strict``, what a Pulsar broker let somebody say is taken as it is: an offload itself fails then.
+    Unless ``strict``, what a Pulsar broker accepted is taken as it is: an offload itself fails then.
     """
     if not content:  # as most topics' are
         return _NOTHING
@@ -102,7 +102,7 @@ def decode_offload_policy(content: Mapping[str, Any], *, strict: bool = False) -
 
 
 def decode_namespace(content: Mapping[str, Any]) -> OffloadPolicy:
-    """Read what a namespace's policies say; raise ``ValueError`` or ``TypeError``."""
+    """Read the offload policy from a namespace's policies; raise ``ValueError`` or ``TypeError``."""
     policies = content.get("offload_policies") or {}
     older = {key: content.get(name) for name, key in OLDER_KEYS.items()}
     # Pulsar writes -1 for a threshold that was never set, and the broker's own counts then.
@@ -113,7 +113,7 @@ def decode_namespace(content: Mapping[str, Any]) -> OffloadPolicy:
 
 
 def policy_of_broker(settings: OffloadSettings) -> OffloadPolicy:
-    """Return what the broker says."""
+    """Return the broker's own policy."""
     uri = settings.file_system_uri
     seconds = settings.managed_ledger_offload_threshold_seconds
     return OffloadPolicy(
@@ -138,7 +138,7 @@ def directory_of(uri: str) -> str:
 
 
 def check_offload_policy(content: Mapping[str, Any]) -> OffloadPolicy:
-    """Return what `decode_offload_policy` does; raise ``InvalidPolicy`` for what cannot be, or lacks its bucket."""
+    """Return what `decode_offload_policy` does; raise ``InvalidPolicy`` if it is wrong, or lacks its bucket."""
     try:
         found = decode_offload_policy(content, strict=True)
     except (ValueError, TypeError) as error:
@@ -152,7 +152,7 @@ def check_offload_policy(content: Mapping[str, Any]) -> OffloadPolicy:
 def due_to_leave(
     ledgers: list[LedgerSummary], policy: OffloadPolicy, config: TopicConfig, now_ms: int
 ) -> list[int]:
-    """Return which ledgers are to be copied to tiered storage now, the oldest first."""
+    """Return the ledgers that are due to be copied to tiered storage, the oldest first."""
     if config.remote_log_copy_disable or policy.place is None:
         return []
     threshold, age_ms = policy.threshold_bytes, policy.threshold_ms
@@ -174,9 +174,9 @@ def due_to_leave(
 def due_to_go_here(
     ledgers: list[LedgerSummary], policy: OffloadPolicy, config: TopicConfig, now_ms: int
 ) -> list[int]:
-    """Return which ledgers are to lie in tiered storage alone from now on.
+    """Return the ledgers whose local copies are due to be deleted, so that they lie in tiered storage alone.
 
-    A topic with ``remote.storage.enable`` keeps here what ``local.retention.*`` says, others what they had within
+    A topic with ``remote.storage.enable`` retains here what ``local.retention.*`` says, others what they had within
     Pulsar's deletion lag.
     """
     there = [each for each in ledgers if each.offload and each.offload.complete and not each.offload.deleted]
@@ -200,17 +200,17 @@ def due_to_go_here(
 
 
 def time_of(ledger: LedgerSummary) -> int:
-    """Return the time of a ledger's newest message; when it was made, where that is not known."""
+    """Return the time of a ledger's newest message; if that is unknown, when the ledger was created."""
     return ledger.max_timestamp if ledger.max_timestamp >= 0 else ledger.created_ms
 
 
 def local_bytes(ledgers: list[LedgerSummary]) -> int:
-    """Return what ledgers take here."""
+    """Return the local size of ledgers."""
     return sum(each.size for each in ledgers if not each.offloaded)
 
 
 def needs_place(policy: OffloadPolicy) -> TierPlace:
-    """Return where ledgers go; raise ``CannotOffload`` where nobody says."""
+    """Return where ledgers go; raise ``CannotOffload`` if no policy names a place."""
     place = policy.place
     if place is None:
         raise CannotOffload(

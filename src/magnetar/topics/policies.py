@@ -1,9 +1,9 @@
-"""A namespace's policies: Pulsar's JSON, of which some parts take effect here and all parts are kept.
+"""A namespace's policies: Pulsar's JSON, of which some parts take effect here and all parts are stored.
 
 Effective: ``retention_policies`` (minutes and MB, -1 for no bound) for topics without their own, ``auth_policies``
-(see `magnetar.topics.grants`), for Pulsar's clients ``deduplicationEnabled``,
-``schema_compatibility_strategy``, who may make topics, subscriptions and schemas by asking for them, what producers
-must bring (encryption, schemas), and all that `magnetar.topics.limits` reads, and our extension
+(see `magnetar.topics.grants`), for Pulsar clients ``deduplicationEnabled``, ``schema_compatibility_strategy``, the
+automatic creation of topics, subscriptions and schemas, what producers must bring (encryption, schemas), and all that
+`magnetar.topics.limits` reads, and our extension
 ``magnetar``: ``{"flush": "always|interval|os", "entryFormat": "kafka|mixed_kafka|pulsar"}``.
 """
 
@@ -27,7 +27,7 @@ _MINUTE_MS, _MB = 60_000, 1 << 20
 
 
 class AutoTopics(NamedTuple):
-    """Whether a topic is made when somebody first asks for it; ``partitions`` None makes one without partitions."""
+    """If a client's first request creates a topic; ``partitions`` None creates one without partitions."""
 
     allowed: bool
     partitions: int | None = None
@@ -35,7 +35,7 @@ class AutoTopics(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NamespacePolicies:
-    """What a namespace decides for its topics; None leaves it to the broker."""
+    """The policies of a namespace for its topics; None leaves one to the broker."""
 
     retention_ms: int | None = None
     retention_bytes: int | None = None
@@ -51,14 +51,14 @@ class NamespacePolicies:
     requires_encryption: bool = False
     enforces_schemas: bool = False
     keeps_schemas: bool = False
-    """Whether producers may not bring new versions of schemas by themselves (``is_allow_auto_update_schema`` false)."""
+    """Whether producers may not bring new versions of schemas on their own (``is_allow_auto_update_schema`` false)."""
     prefixes_subscriptions: bool = False
     """Whether a role's subscriptions must begin with its name (``subscription_auth_mode`` Prefix)."""
     offload: OffloadPolicy = field(default_factory=OffloadPolicy)
 
 
 def decode_policies(namespace: str, text: bytes, cluster: str = CLUSTER) -> NamespacePolicies:
-    """Read Pulsar's policies as they are for a cluster; raise `InvalidPolicy` for what cannot be."""
+    """Read Pulsar's policies as they are for a cluster; raise `InvalidPolicy` if they are malformed."""
     try:
         content = json.loads(text) if text else {}
         retention: dict[str, Any] = content.get("retention_policies") or {}
@@ -98,7 +98,7 @@ AUTO_UPDATES = {
     "ForwardTransitive": "FORWARD_TRANSITIVE",
     "FullTransitive": "FULL_TRANSITIVE",
 }
-"""What the older policy ``schema_auto_update_compatibility_strategy`` may say, and what it means in the newer one."""
+"""The values of the older policy ``schema_auto_update_compatibility_strategy``, and their names in the newer one."""
 
 
 def _strategy(content: dict[str, Any]) -> str | None:
@@ -109,7 +109,7 @@ def _strategy(content: dict[str, Any]) -> str | None:
 
 
 def decode_auto_topics(said: Any) -> AutoTopics | None:
-    """Read Pulsar's ``AutoTopicCreationOverride``; raise ``ValueError`` or ``TypeError`` for what cannot be."""
+    """Read Pulsar's ``AutoTopicCreationOverride``; raise ``ValueError`` or ``TypeError`` if it is malformed."""
     if not said:
         return None
     allowed, kind, partitions = (
@@ -118,7 +118,7 @@ def decode_auto_topics(said: Any) -> AutoTopics | None:
     if not isinstance(allowed, bool):
         raise ValueError("allowAutoTopicCreation must be true or false")
     if not allowed:
-        return AutoTopics(False)  # Go's clients send an empty type along
+        return AutoTopics(False)  # Go clients also send an empty type
     if kind not in (None, "partitioned", "non-partitioned"):
         raise ValueError(f"Unknown topic type [{kind}]")
     if kind != "partitioned":
@@ -130,7 +130,7 @@ def decode_auto_topics(said: Any) -> AutoTopics | None:
 
 
 def decode_auto_subscriptions(said: Any) -> bool | None:
-    """Read Pulsar's ``AutoSubscriptionCreationOverride``; raise ``ValueError`` for what cannot be."""
+    """Read Pulsar's ``AutoSubscriptionCreationOverride``; raise ``ValueError`` if it is malformed."""
     if not said:
         return None
     allowed = said.get("allowAutoSubscriptionCreation")

@@ -1,10 +1,10 @@
-"""A topic as the broker knows it, and the JSON that keeps it in the metadata store.
+"""A topic as the broker knows it, and its JSON in the metadata store.
 
-The node lies where Pulsar keeps partitioned topics, and holds what Pulsar expects (``partitions``, ``properties``,
-``deleted``); what Kafka needs besides lies in ``properties``: ``kafka.topic.id`` (base64) and ``kafka.config.<name>``.
-All other properties are those that Pulsar's users gave it: they are kept and shown.
-Pulsar has such a node only for topics that are partitioned; of ours those are that say ``pulsar.partitioned``, and
-those with several partitions.
+The node lies where Pulsar stores partitioned topics, and has the fields that Pulsar expects (``partitions``,
+``properties``, ``deleted``); what Kafka needs in addition is in ``properties``: ``kafka.topic.id`` (base64) and
+``kafka.config.<name>``. All other properties were set by Pulsar users: they are stored and shown.
+Pulsar has such a node only for partitioned topics; our topics are partitioned if they have ``pulsar.partitioned``, or
+several partitions.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from magnetar.topics.names import INTERNAL_TOPICS, TopicName
 from magnetar.topics.topic_config import TopicConfig
 
 MAX_NEW_PARTITIONS = 10_000
-"""That one request may make, over all its topics, as of Kafka."""
+"""The most that one request may create, over all its topics, as in Kafka."""
 MAX_PARTITIONS = 200_000
-"""Of one topic: clients are told of all of them in each answer that names it."""
+"""The most of one topic: each answer that names the topic lists all of them."""
 _ID = "kafka.topic.id"
 _CONFIG = "kafka.config."
 _PARTITIONED = "pulsar.partitioned"
@@ -38,7 +38,7 @@ def refuse_too_many(more: int) -> None:
 
 
 def is_reserved(name: str) -> bool:
-    """Whether a property of this name is the broker's own, not for users to set."""
+    """True if a property of this name is the broker's own, not for users to set."""
     return name in (_ID, _PARTITIONED) or name.startswith(_CONFIG)
 
 
@@ -51,25 +51,25 @@ class Topic:
     topic_id: bytes
     partitions: int
     overrides: dict[str, str] = field(default_factory=dict)
-    """Its own configuration, by Kafka's names, as it was given."""
+    """Its own configuration, by Kafka's names, as it was set."""
     config: TopicConfig = field(default_factory=TopicConfig)
-    """What is in force; the broker replaces it when anything it depends on changes."""
+    """The configuration in force; the broker replaces it when anything it depends on changes."""
     deleted: bool = False
     made_partitioned: bool = False
-    """Whether Pulsar's tools made it with partitions: then it has them even if it has but one."""
+    """Whether Pulsar tools created it as partitioned: then it is, even with only one partition."""
     properties: dict[str, str] = field(default_factory=dict)
-    """What Pulsar's users say of it."""
+    """The properties that Pulsar users set."""
     stored_version: int = -1
-    """Of its node in the metadata store."""
+    """The version of its node in the metadata store."""
     internal: bool = field(init=False)
-    """Whether it is one of the coordinators' own, whichever tenant's."""
+    """Whether it is one of the coordinators' own topics, in any tenant."""
 
     def __post_init__(self) -> None:
         self.internal = self.name.local in INTERNAL_TOPICS
 
     @property
     def partitioned(self) -> bool:
-        """Whether its partitions have names of their own for Pulsar's clients."""
+        """True if its partitions have names of their own for Pulsar clients."""
         return self.made_partitioned or self.partitions > 1
 
     def ledger_names(self) -> list[str]:
@@ -78,7 +78,7 @@ class Topic:
 
 
 def encode_topic(topic: Topic) -> bytes:
-    """Write what the metadata store keeps of a topic."""
+    """Return the topic as the metadata store has it."""
     properties = {**topic.properties, _ID: base64.b64encode(topic.topic_id).decode()}
     properties |= {_CONFIG + name: value for name, value in topic.overrides.items()}
     if topic.made_partitioned:
@@ -92,7 +92,7 @@ def encode_topic(topic: Topic) -> bytes:
 def decode_topic(path: str, value: bytes, name: TopicName, kafka_name: str) -> Topic:
     """Read a topic back; one that Pulsar made gets an id that follows from its name.
 
-    Of one with more partitions than may be the others are not served: it would stop whoever names them all.
+    If it has more partitions than allowed, the excess ones are not served: a caller that lists them all would block.
     """
     try:
         content = json.loads(value)

@@ -1,7 +1,7 @@
 """What can be set for one topic: Kafka's names, types, defaults and limits, and whether it takes effect here.
 
 `CONFIGS` is the only table. A configuration that has no meaning on this storage is still stored and shown, since
-Kafka's tools set it and look for it. The value in force comes from the topic, otherwise from the broker setting named
+Kafka tools set it and look for it. The value in force comes from the topic, otherwise from the broker setting named
 ``setting``, otherwise from ``default``.
 """
 
@@ -15,7 +15,7 @@ from magnetar.base.values import MAX_LONG, Kind, Rule, Value, at_least, between,
 
 ENTRY_FORMATS = ("kafka", "mixed_kafka", "pulsar")
 MIGRATION = "magnetar-migration-"
-"""How the transactional ids of migrations begin; nobody else's request is one."""
+"""The prefix of the transactional ids of migrations; no other producer uses it."""
 COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 
@@ -33,7 +33,7 @@ class TopicConfigDef:
     synonym: str | None = None
     """Kafka's broker-wide name of the same thing."""
     honoured: bool = True
-    """Whether it changes what this broker does."""
+    """Whether it has an effect in this broker."""
 
     def parse(self, text: str | None) -> Value:
         """Return the value that ``text`` stands for, or raise `InvalidConfig`."""
@@ -221,7 +221,7 @@ def check_overrides(overrides: Iterable[tuple[str, str | None]]) -> dict[str, st
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """What is in force for one topic, ready to use. Sizes in bytes, times in ms."""
+    """The configuration in force for one topic, ready to use. Sizes in bytes, times in ms."""
 
     cleanup_policy: tuple[str, ...] = ("delete",)
     compaction_threshold: int = 0
@@ -246,13 +246,13 @@ class TopicConfig:
     retention_ms: int = 604800000
     segment_bytes: int = 1 << 30
     segment_ms: int = 604800000
-    # What follows from these is asked for every batch.
+    # Derived from the fields above, since each batch needs them.
     compacted: bool = field(init=False, repr=False, compare=False)
-    """Whether the topic keeps the last record of each key; then every record of Kafka's must have a key."""
+    """Whether the topic retains the last record of each key; then every Kafka record must have a key."""
     is_migrating: bool = field(init=False, repr=False, compare=False)
-    """Whether another cluster leads the topic still, and what is written there is copied here."""
+    """Whether another cluster still leads the topic, and what is written there is copied here."""
     log_append_time: bool = field(init=False, repr=False, compare=False)
-    """Whether the broker's clock gives the timestamps."""
+    """Whether the broker's clock sets the timestamps."""
 
     def __post_init__(self) -> None:
         for name, value in (
@@ -264,7 +264,7 @@ class TopicConfig:
 
     @property
     def local_retention(self) -> tuple[int, int]:
-        """The age in ms and the size past which what is offloaded does not stay here, too; -1 for no bound."""
+        """The age in ms and the size past which offloaded data do not stay here, too; -1 for no bound."""
         own_ms, own_bytes = self.local_retention_ms, self.local_retention_bytes
         return (
             self.retention_ms if own_ms == -2 else own_ms,
@@ -273,7 +273,7 @@ class TopicConfig:
 
 
 def check_together(config: TopicConfig) -> None:
-    """Raise `InvalidConfig` for values that are right each for itself and contradict each other."""
+    """Raise `InvalidConfig` for values that are valid on their own and contradict each other."""
     least, most = config.min_compaction_lag_ms, config.max_compaction_lag_ms
     if least > most:
         message = (
