@@ -1,4 +1,4 @@
-"""What is asked of partitions that several brokers have: each broker once for all of its own, and again what moved."""
+"""Requests about partitions of several brokers: each broker is asked once for all of its own, and again after moves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from magnetar.cluster.ownership import NotOwned, Owned, Ownership
 
 T = TypeVar("T")
 _TRIES, _PAUSE_S = 20, 0.25
-"""How often a partition is looked for that has moved, or that its broker has not heard of, and how long between."""
+"""How often to look for a partition that has moved, or that its broker does not know yet, and the pause between."""
 
 
 async def ask_owners(
@@ -21,10 +21,10 @@ async def ask_owners(
     owner: Callable[[T], Owned | None],
     ask: Callable[[int, Sequence[T]], Awaitable[Sequence[Any]]],
 ) -> dict[T, Any]:
-    """Return what is said of each partition: an answer, or the exception that it ended with.
+    """Return the outcome for each partition: an answer, or the exception that it ended with.
 
-    ``ask`` is given a broker's node id, and those of the partitions that ``owner`` finds there; what nobody has now
-    this broker takes. It returns one outcome each; for `NotOwned` the partition is looked for again, at most 20 times.
+    ``ask`` gets a broker's node id, and those of the partitions that ``owner`` finds there; partitions without an owner
+    go to this broker. It returns one outcome each; after `NotOwned` the partition is looked for again, up to 20 times.
     """
     found: dict[T, Any] = dict.fromkeys(partitions)
     waiting = list(found)

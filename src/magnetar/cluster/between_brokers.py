@@ -1,7 +1,7 @@
-"""What brokers of a cluster, or workers of one data directory, ask each other beyond what Kafka has words for.
+"""Requests between brokers of a cluster, or workers of one data directory, for which Kafka has no API.
 
-Kafka's handler carries it, over the listeners by which brokers ask each other anything; whoever asks, and whoever
-answers, knows only this. Questions and answers are JSON.
+Kafka's handler carries them, over the listeners that brokers use for all requests to each other; the two sides know
+only this module. Questions and answers are JSON.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from magnetar.base.errors import BrokerError
 
 T = TypeVar("T")
 _MOST_BYTES = 2 << 20
-"""Of a question. It is read at a stretch, and whoever may ask could say as much as any request has."""
+"""The limit of a question. It is parsed at a stretch, and a client that may ask could send as much as any request."""
 
 
 class NotAnswered(BrokerError):
-    """The broker that was asked has no part in what it was asked about."""
+    """The broker has no handler for the subject of the question."""
 
 
 class BetweenBrokers:
-    """One broker's."""
+    """One per broker: sends questions to others, and answers theirs."""
 
     def __init__(self, is_alone: Callable[[], bool]) -> None:
         self.way: Callable[[int, str, bytes], Awaitable[bytes]] | None = None
-        """Brings a question about something to the broker of that number; raises ``BrokerError``. None where Kafka's
+        """Sends a question about a subject to the broker of that number; raises ``BrokerError``. None where Kafka's
         handler does not run."""
         self._is_alone = is_alone
         self._answers: dict[str, Callable[[object], Awaitable[Any]]] = {}
 
     async def ask(self, node_id: int, about: str, asked: object) -> Any:
-        """Return what a broker answers; raise ``BrokerError``: whether it was carried out is not known then."""
+        """Return a broker's answer; raise ``BrokerError``: it is not known then if the request was carried out."""
         if self.way is None:
             raise BrokerError(
                 f"broker {node_id} cannot be asked: brokers ask each other over Kafka's listeners, and there are none"
@@ -46,7 +46,7 @@ class BetweenBrokers:
         return json.loads(answer)
 
     def answer(self, about: str, read: Callable[[object], T], one: Callable[[T], Awaitable[Any]]) -> None:
-        """Have others' questions about something answered; ``read`` raises ``ValueError`` for what it cannot be."""
+        """Register the answer to questions about a subject; ``read`` raises ``ValueError`` for a malformed question."""
 
         async def answer(asked: object) -> Any:
             try:
@@ -58,9 +58,9 @@ class BetweenBrokers:
         self._answers[about] = answer
 
     async def answered(self, about: str, asked: bytes) -> bytes:
-        """Return the answer to another broker's question; nothing where this one has no part in what it is about.
+        """Return the answer to another broker's question; nothing if this broker has no handler for its subject.
 
-        Brokers of a cluster may have other settings, or another version, for as long as both are changed one by one.
+        Brokers of a cluster may have different settings, or versions, while these are changed one broker at a time.
         """
         if self._is_alone():
             raise ConnectionAbortedError("this broker is alone: no other one may ask it for anything")

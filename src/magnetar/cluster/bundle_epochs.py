@@ -1,10 +1,10 @@
-"""The epochs of bundles, which only grow, whether several have them or one alone has everything.
+"""The epochs of bundles, which only grow, whether several brokers own them or one owns everything.
 
-    /magnetar/bundle-epochs                          the epoch in which one broker had all, after others
+    /magnetar/bundle-epochs                          the epoch in which one broker owned all, after several
     /magnetar/bundle-epochs/TENANT/NAMESPACE/RANGE   the epoch of a bundle's last owner
 
-Clients do not believe an epoch that is older than one they know, so a broker that has alone what several had before
-begins above all of theirs, and whoever comes after it above that.
+Clients ignore an epoch that is older than one they know, so a broker that is the sole owner after several others begins
+above all of their epochs, and its successors begin above that.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ EPOCHS = "/magnetar/bundle-epochs"
 
 
 async def highest_of_one(store: MetadataStore) -> int:
-    """Return the epoch in which one broker had everything last; 0 if none ever had after others."""
+    """Return the last epoch in which one broker owned everything; 0 if none ever did after several others."""
     return _number(await store.get(EPOCHS))
 
 
 async def outgrown(store: MetadataStore) -> int:
-    """Return the epoch for a broker that has everything, and keep it; 0, and nothing is kept, if nobody had a part."""
+    """Store and return the epoch of a broker that owns everything; 0, not stored, if no other broker owned a part."""
     tree = await store.get_tree(EPOCHS)
     before = await store.get(EPOCHS)
     if before is None and not tree:

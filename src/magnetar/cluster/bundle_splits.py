@@ -1,4 +1,4 @@
-"""Where a bundle is cut, by the algorithms that Pulsar calls so."""
+"""Where a bundle is split, by Pulsar's algorithms."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def hash_of(topic: Topic, index: int) -> int:
 
 
 async def hashes_of(bundle: Bundle, topics: Iterable[Topic]) -> list[int]:
-    """Return the hashes of the partitions in a bundle, sorted; others have their turn meanwhile."""
+    """Return the hashes of the partitions in a bundle, sorted; the event loop gets turns meanwhile."""
     found = []
     async for topic in sliced(topics):
         if topic.name.namespace_name == bundle.namespace and not topic.deleted:
@@ -37,7 +37,7 @@ def bundle_cuts(
 ) -> list[int]:
     """Return the hashes at which parts of a bundle begin, but for the first; raise `CannotSplit`.
 
-    ``hashes`` are those of its partitions, sorted; ``wanted`` those that somebody named.
+    ``hashes`` are those of its partitions, sorted; ``wanted`` those that the operator named.
     """
     if algorithm == RANGE:
         cuts = [(bundle.first + bundle.end) // 2]

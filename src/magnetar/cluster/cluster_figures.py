@@ -1,6 +1,6 @@
-"""What a broker of a cluster knows of the others' half: its session with ZooKeeper, bundles, and bookies.
+"""Figures of a broker in a cluster: its session with ZooKeeper, bundles, and bookies.
 
-Counted by this process since its start; `docs/cluster.md` tells of each.
+Counted by this process since its start; `docs/cluster.md` explains each.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from magnetar.metadata.port import MetadataStore
 
 
 class LedgerMaking(Protocol):
-    """What an engine on bookies tells of them; see `magnetar.ledger.bookkeeper.well_being.BookiesHealth`."""
+    """The health of bookies, by the engine; see `magnetar.ledger.bookkeeper.well_being.BookiesHealth`."""
 
     trouble: str
     failed_appends: int
@@ -25,7 +25,7 @@ class LedgerMaking(Protocol):
 
 
 class ClusterFigures:
-    """Tables of them; see `magnetar.figures.figures.Source`."""
+    """Tables of these figures; see `magnetar.figures.figures.Source`."""
 
     def __init__(
         self, ownership: ClusterOwnership, store: MetadataStore, bookies: LedgerMaking | None
@@ -35,7 +35,7 @@ class ClusterFigures:
         self._bookies = bookies
 
     def __call__(self, access: Access | None) -> Iterator[FigureTable | None]:
-        """Tell them to who may see everything: nothing here is one tenant's."""
+        """Yield the tables if the client may see everything: nothing here belongs to one tenant."""
         if access is not None:
             return
         ownership = self._ownership
@@ -82,7 +82,7 @@ class ClusterFigures:
 
 
 def waits_for_bookies(bookies: LedgerMaking) -> Sequence[str]:
-    """Return what keeps this broker from writing, for ``/ready``."""
+    """Return what prevents this broker from writing, for ``/ready``."""
     return [f"no ledger can be written: {bookies.trouble}"] if bookies.trouble else []
 
 

@@ -1,20 +1,20 @@
-"""Who owns what in a cluster: Pulsar's ephemeral nodes, which end with the session of the broker that made them.
+"""Ownership in a cluster: Pulsar's ephemeral nodes, which end with the session of the broker that created them.
 
     /loadbalance/brokers/HOST:PORT          a broker that lives: its number, rack, and where clients reach it
-    /magnetar/broker-ids/N                  which of them has the number N; two with one number are noticed by it
+    /magnetar/broker-ids/N                  which of them has the number N; reveals two brokers with one number
     /magnetar/broker-id-questions/N         another process wants that number: a broker that lives deletes the question
-    /namespace/TENANT/NAMESPACE/RANGE       the owner of a bundle, and since which epoch
-    /admin/local-policies/TENANT/NAMESPACE  the bounds of a namespace's bundles, as Pulsar keeps them
+    /namespace/TENANT/NAMESPACE/RANGE       the owner of a bundle, and its epoch
+    /admin/local-policies/TENANT/NAMESPACE  the bounds of a namespace's bundles, as Pulsar stores them
     /magnetar/bundle-epochs/TENANT/NAMESPACE/RANGE   the epoch of the last owner (`magnetar.cluster.bundle_epochs`)
-    /magnetar/bundle-placements/TENANT/NAMESPACE/RANGE   the broker that is to have a bundle, other than by its hash
-    /magnetar/bundle-unloads/TENANT/NAMESPACE/RANGE   somebody wants the owner to let go of it
+    /magnetar/bundle-placements/TENANT/NAMESPACE/RANGE   the broker that should own a bundle, other than by its hash
+    /magnetar/bundle-unloads/TENANT/NAMESPACE/RANGE   another broker asks the owner to release the bundle
 
-A bundle is taken by one commit, with its next epoch. Whose it is to be follows from who lives and who has what
-(`magnetar.cluster.even_placement`), so brokers that see the same agree without a word, and what a dead one leaves is
-spread over all others; by load the leader places single bundles elsewhere (`magnetar.node.load_balancing`), as long
-as that broker lives, and so does the one that would have a bundle that nobody has had yet
-(`magnetar.cluster.load_placement`). A broker whose
-session is lost owns nothing from that moment on, before ZooKeeper lets others have it.
+A bundle is taken by one commit, with its next epoch. Its intended owner follows from which brokers live and which
+bundles they own (`magnetar.cluster.even_placement`), so brokers that see the same agree without a message, and the
+bundles of a dead broker are spread over all others. By load, the leader places single bundles elsewhere
+(`magnetar.node.load_balancing`) for as long as the target lives, and so does the intended owner of a bundle that never
+had an owner (`magnetar.cluster.load_placement`). A broker whose session is lost owns nothing from that moment on,
+before ZooKeeper lets others take its bundles.
 """
 
 from __future__ import annotations
@@ -63,29 +63,29 @@ QUESTIONS = "/magnetar/broker-id-questions"
 PLACEMENTS, UNLOADS = "/magnetar/bundle-placements", "/magnetar/bundle-unloads"
 _LOOK_S = 1.0
 _SETTLED_S = 3.0
-"""How long a broker must have been there before others hand over what is meant for it."""
+"""How long a broker must have been there before others hand over the bundles that are meant for it."""
 _HANDED_OVER_AT_ONCE = 4
 _TAKEN_AT_ONCE = 16
 _LET_GO_AT_ONCE = 16
-"""Bundles of a session that is lost. Each waits for bookies and for ZooKeeper, which may not be there."""
+"""Bundles of a lost session to release in parallel. Each waits for bookies and ZooKeeper, which may be gone."""
 _UNLOAD_S = 30.0
-"""How long whoever asks another broker to let go of a bundle waits for it."""
+"""How long a broker waits after asking another one to release a bundle."""
 _LEAVE_S = 15.0
-"""How long a broker that ends hands over what it has; the rest it lets go of."""
+"""How long a broker that shuts down hands over its bundles; it releases the rest."""
 _PATIENCE_S = 3.0
-"""How long a bundle waits for the broker that it is meant for, before another one takes it that is asked for it."""
+"""How long a bundle waits for its intended owner, before another broker that needs it takes it."""
 _log = logging.getLogger("magnetar.ownership")
 
 
 class BrokerIdTaken(BrokerError):
-    """Another broker that lives has this one's number."""
+    """Another living broker has this one's number."""
 
 
 class _Kept:
-    """What lies beneath one path, by `MetadataCache`."""
+    """A `MetadataCache` follower of what lies below one path."""
 
     def __init__(self, root: str, depth: int, changed: Callable[[str, Stored | None], None]) -> None:
-        """Only nodes of one depth below the root mean something; those between are parents."""
+        """Only nodes of one depth below the root have a meaning; those between are parents."""
         self.root = root
         self._depth = root.count("/") + depth
         self._changed = changed
@@ -113,7 +113,7 @@ NO_TOPICS = ClusterTopics()
 
 
 class ClusterOwnership(Ownership):
-    """The view of one broker. ``start`` before anything is served, ``begin`` once it is."""
+    """The view of one broker. Call ``start`` before anything is served, ``begin`` once it is."""
 
     def __init__(
         self,
@@ -127,16 +127,16 @@ class ClusterOwnership(Ownership):
         come_back: Iterable[BrokerInfo] = (),
         quorums: Mapping[str, int] | None = None,
     ) -> None:
-        """``bundles`` is how many a new namespace gets; ``session_s`` how long the store keeps a silent session.
+        """``bundles``: how many a new namespace gets; ``session_s``: how long the store retains a silent session.
 
-        ``quorums`` are told to others, who look whether there are bookies enough (`magnetar cluster doctor`).
+        ``quorums`` are published, for the check if there are enough bookies (`magnetar cluster doctor`).
 
-        Those that ``come_back`` are told of also while they are gone: they are begun again, and found where they were.
+        The brokers in ``come_back`` are listed also while they are gone: they restart, at the same address.
         """
         super().__init__()
         self._come_back = {each.node_id: each for each in come_back}
         self._away = dict(self._come_back)
-        """Those of them that are gone now."""
+        """The brokers of ``come_back`` that are gone now."""
         self._session_s = session_s
         self.cluster = cluster
         self.node_id = node_id
@@ -150,56 +150,56 @@ class ClusterOwnership(Ownership):
         self._brokers: dict[str, BrokerInfo] = {}
         """By path."""
         self._since: dict[str, float] = {}
-        """By path, when this broker first heard of it."""
+        """By path, when this broker first saw the node."""
         self._owners: dict[str, Owned] = {}
-        """By path, as the store has it; what is in it of this broker counts only while it is in ``_mine``."""
+        """By path, as the store has it; this broker's own entries count only while they are in ``_mine``."""
         self._mine: dict[Bundle, Owned] = {}
         self._taken: dict[Bundle, int] = {}
-        """The version of a bundle's epoch when this broker took it last: another's taking makes it higher."""
+        """The version of a bundle's epoch when this broker took it last; it grows when another broker takes it."""
         self._going = Counter[Bundle]()
-        """What this broker lets go of, or had in a session that is over, until nobody here has its logs open any more:
-        for how many reasons."""
+        """Bundles that this broker is releasing, or owned in a session that is over, until no part of it has their logs
+        open any more, with the number of reasons."""
         self._bounds: dict[str, tuple[Bundle, ...]] = {}
         """By namespace, once they are stored."""
         self._policies: dict[str, Stored] = {}
-        """What they were read from."""
+        """The nodes from which the bounds were read."""
         self._placements: dict[str, int] = {}
         """By bundle."""
         self._placements_gone: dict[str, float] = {}
-        """Those of bundles that are not there, and since when."""
+        """Placements of bundles that do not exist, and since when."""
         self._by_default: dict[str, tuple[Bundle, ...]] = {}
         self._locks: dict[Bundle, asyncio.Lock] = {}
         self._moved = asyncio.Event()
-        """Set when something changed that owners depend on."""
+        """Set when something changed that ownership depends on."""
         self._claimant = uuid4().hex.encode()
         self._claimed_in: Session | None = None
         self._sessions = 0
-        """How many there have been."""
+        """How many sessions there have been."""
         self._path = ""
         self._epoch_of_one = 0
         self._serves = False
         self._is_closing = False
         self._is_leaving = False
-        """Whether it takes nothing more, and hands over what it has."""
+        """Whether it takes no more bundles, and hands over its own."""
         self._leaving: set[int] = set()
-        """Others that do so."""
+        """Other brokers that do so."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._topics = NO_TOPICS
         self._plans: dict[str, tuple[tuple[int, int, int], dict[Bundle, int]]] = {}
-        """By namespace, who is to have what, and by what it was thought out."""
+        """By namespace, the inputs of the plan, and the intended owner of each bundle."""
         self._seen = Counter[str]()
         """How often something changed in a namespace that a plan depends on."""
         self._brokers_seen = 0
         self.taken = self.released = 0
-        """How many bundles, since the start."""
+        """How many bundles were taken and released, since the start."""
         self.sessions = 1
         self._load: Mapping[str, Any] = {}
-        """What this broker told of its load last."""
+        """This broker's last load report."""
         self.loads: dict[int, Mapping[str, Any]] = {}
-        """What all brokers told of theirs, by their number."""
+        """The load reports of all brokers, by their number."""
 
     async def start(self) -> None:
-        """Learn what there is, and claim this broker's number; raise `BrokerIdTaken`."""
+        """Read the cluster's state, and claim this broker's number; raise `BrokerIdTaken`."""
         self._store.session.on_lost.append(self._session_lost)
         await self._claim_id()
         self._epoch_of_one = await highest_of_one(self._store)
@@ -215,16 +215,16 @@ class ClusterOwnership(Ownership):
         namespaces: Callable[[], Iterable[str]] = NO_TOPICS.namespaces,
         few_topics: Callable[[int], tuple[int, Sequence[Topic]]] = NO_TOPICS.few,
     ) -> None:
-        """Let others know of this broker, and take what is meant for it, from now on; see `ClusterTopics`."""
+        """Register this broker, and take the bundles that are meant for it from now on; see `ClusterTopics`."""
         self._topics = ClusterTopics(namespaces, few_topics)
         self._serves = True
         await self._register()
         self._soon(self._keep_looking())
 
     async def leave(self) -> None:
-        """Hand each bundle over to another broker while this one still serves; return when they have them, or in time.
+        """Hand each bundle over to another broker while this one still serves; return when that is done, or in time.
 
-        Clients that have to look for a partition again then find it, and this broker tells them where it is.
+        Clients that look for a partition again then find it, because this broker still answers where it is.
         """
         if not self._others_stay():
             return
@@ -255,7 +255,7 @@ class ClusterOwnership(Ownership):
             await asyncio.sleep(0.01)
 
     async def close(self) -> None:
-        """Give all bundles away, and take none any more."""
+        """Release all bundles, and take none any more."""
         self._is_closing = True
         try:
             await self._forget_registration()
@@ -270,7 +270,7 @@ class ClusterOwnership(Ownership):
     async def _claim_id(self) -> None:
         path, question = f"{IDS}/{self.node_id}", f"{QUESTIONS}/{self.node_id}"
         asked_in: Session | None = None
-        # One that was killed stays known until its session ends.
+        # A broker that was killed stays registered until its session ends.
         for tries_left in reversed(range(int(1.5 * self._session_s / _CLAIM_S) + 2)):
             claim = self._claim()
             try:
@@ -278,20 +278,20 @@ class ClusterOwnership(Ownership):
             except BadVersion:
                 found = await self._store.get(path)
                 if found is not None and found.value == claim == self._claim():
-                    return  # a commit of this session's made it whose answer did not come, or which another task sent
+                    return  # a commit of this session made it: its answer was lost, or another task sent it
                 if not tries_left:
                     if found is not None and found.value.startswith(self._claimant):
-                        # Sessions of before have ended by now: what was sent before this one began made it in this one.
+                        # Earlier sessions have ended by now: a commit sent before this one began was done in this one.
                         await self._store.commit([Delete(path, found.version)])
                     raise self._id_taken() from None
-                if asked_in is not self._store.session:  # the question before ended with its session
+                if asked_in is not self._store.session:  # the previous question ended with its session
                     asked_in = self._store.session
                     _log.info(
                         "number %d is taken; its owner is asked, and waited for if it is gone", self.node_id
                     )
                     await self._store.commit([Put(question, claim, ANY, ephemeral=True)])
                 elif await self._store.get(question) is None:
-                    raise self._id_taken() from None  # it answers, so it lives
+                    raise self._id_taken() from None  # the node is still answered for, so that broker lives
                 await asyncio.sleep(_CLAIM_S)
             else:
                 if asked_in is not None:
@@ -321,14 +321,14 @@ class ClusterOwnership(Ownership):
             pass
 
     def _claim(self) -> bytes:
-        """Return what says that this object has the number, in the session that there is now."""
+        """Return the proof that this object has the number, in the current session."""
         if self._claimed_in is not self._store.session:
             self._claimed_in = self._store.session
             self._sessions += 1
         return self._claimant + b" %d" % self._sessions
 
     async def _register(self) -> None:
-        """Say where clients reach this broker."""
+        """Publish where clients reach this broker."""
         if not self._endpoints or not self._serves or self._is_closing:
             return
         if not self._path:
@@ -340,7 +340,7 @@ class ClusterOwnership(Ownership):
             "endpoints": {name: [each.host, each.port] for name, each in self._endpoints.items()},
             "brokerVersionString": __version__,
             "startTimestamp": self._started_ms,
-            # By this broker's clock: the node has the time of ZooKeeper's beside it.
+            # By this broker's clock: the node also has ZooKeeper's time.
             "lastUpdate": time.time_ns() // 1_000_000,
             "bookkeeper": self._quorums,
             "leaving": self._is_leaving,
@@ -353,7 +353,7 @@ class ClusterOwnership(Ownership):
         return self._load
 
     async def report(self, load: Mapping[str, Any]) -> None:
-        """Tell all brokers of this one's load, in the words of Pulsar's ``LocalBrokerData``."""
+        """Publish this broker's load to all brokers, as Pulsar's ``LocalBrokerData``."""
         self._load = load
         await self._register()
 
@@ -389,7 +389,7 @@ class ClusterOwnership(Ownership):
     def brokers(self) -> Sequence[BrokerInfo]:
         if not self._away:
             return self._living()
-        # librdkafka forgets a broker that is not told of, but not that it was a coordinator, and waits for it for good.
+        # librdkafka forgets a broker that is not listed, but not that it was a coordinator, and waits for it forever.
         return sorted([*self._living(), *self._away.values()], key=lambda each: each.node_id)
 
     def _living(self) -> Sequence[BrokerInfo]:
@@ -398,7 +398,7 @@ class ClusterOwnership(Ownership):
         return sorted([mine, *others], key=lambda each: each.node_id)
 
     def _staying(self) -> Sequence[int]:
-        """Return the brokers that may have bundles."""
+        """Return the brokers that may own bundles."""
         leaving = self._leaving | ({self.node_id} if self._is_leaving else set())
         living = [each.node_id for each in self._living()]
         return [each for each in living if each not in leaving] or living
@@ -437,15 +437,15 @@ class ClusterOwnership(Ownership):
         return found
 
     async def _keep_bounds(self, namespace: str) -> None:
-        """Have a namespace's bundles be the same for all brokers before any of them is owned."""
+        """Store a namespace's bundles, so that all brokers have the same before any of them is owned."""
         if namespace in self._bounds:
             return
-        # As Pulsar has them: the last bound is the highest hash, not the one behind it.
+        # As Pulsar has them: the last bound is the highest hash, not the one after it.
         bounds = [f"0x{min(HASHES * each // self._count, HASHES - 1):08x}" for each in range(self._count + 1)]
         value = json.dumps({"bundles": {"boundaries": bounds, "numBundles": self._count}}).encode()
         try:
             await self._cache.commit([Put(f"{POLICIES}/{namespace}", value, MUST_NOT_EXIST)])
-        except BadVersion:  # another broker was quicker, and has been read
+        except BadVersion:  # another broker was faster, and its bounds have been read
             return
 
     # -- owners
@@ -459,7 +459,7 @@ class ClusterOwnership(Ownership):
                 told = json.loads(stored.value)["magnetar"]
                 self._owners[path] = Owned(int(told["nodeId"]), int(told["epoch"]))
             except (ValueError, KeyError, TypeError):
-                self._owners[path] = Owned(-1, -1)  # a broker of Pulsar's has it
+                self._owners[path] = Owned(-1, -1)  # a Pulsar broker owns it
 
     def owner_of(self, bundle: Bundle) -> Owned | None:
         mine = self._mine.get(bundle)
@@ -469,18 +469,18 @@ class ClusterOwnership(Ownership):
         return None if found is None or found.node_id == self.node_id else found
 
     def tally(self) -> tuple[int, int, int]:
-        """Return how many bundles this broker has, how many nobody has, and the latest epoch of its own."""
+        """Return how many bundles this broker owns, how many have no owner, and the latest epoch of its own."""
         ownerless = sum(
             self.owner_of(bundle) is None for bundles in self._bounds.values() for bundle in bundles
         )
         return len(self._mine), ownerless, max((each.epoch for each in self._mine.values()), default=0)
 
     def mine(self) -> list[Bundle]:
-        """Return the bundles that this broker has."""
+        """Return the bundles that this broker owns."""
         return list(self._mine)
 
     def bundles_of(self, node_id: int) -> list[Bundle]:
-        """Return the bundles that a broker has, as far as this one has heard."""
+        """Return the bundles that a broker owns, as far as this one knows."""
         if node_id == self.node_id:
             return self.mine()
         return [
@@ -491,7 +491,7 @@ class ClusterOwnership(Ownership):
         ]
 
     def _meant_for(self, bundle: Bundle) -> int:
-        """Return the broker that is to have a bundle."""
+        """Return the intended owner of a bundle."""
         namespace = bundle.namespace
         version, topics = self._topics.few(FEW_TOPICS_IN_ALL)
         seen = self._brokers_seen, self._seen[namespace], version
@@ -507,7 +507,7 @@ class ClusterOwnership(Ownership):
                 partitions_in(topics, namespace, self.bundle_of),
             )
             known = self._plans[namespace] = seen, plan
-        return known[1].get(bundle, self.node_id)  # one that was split a moment ago is nobody's
+        return known[1].get(bundle, self.node_id)  # a bundle that was split a moment ago has no owner
 
     def _placement_changed(self, path: str, stored: Stored | None) -> None:
         self._moved.set()
@@ -521,7 +521,7 @@ class ClusterOwnership(Ownership):
                 _log.error("where bundle %s is to be cannot be read at %s", bundle, path)
 
     async def place(self, bundle: Bundle, node_id: int) -> None:
-        """Have a bundle be moved to a broker, and be its from now on as long as it lives."""
+        """Move a bundle to a broker, which owns it from now on as long as it lives."""
         path = f"{PLACEMENTS}/{bundle}"
         await self._cache.commit([Put(path, json.dumps({"nodeId": node_id}).encode(), ANY)])
 
@@ -536,7 +536,7 @@ class ClusterOwnership(Ownership):
                 await self._forget_unload(path)
 
     async def unload(self, bundle: Bundle) -> None:
-        """Have whoever owns a bundle let go of it; raise `NotOwned` if that broker does not."""
+        """Ask the owner of a bundle to release it; raise `NotOwned` if it does not."""
         owner = self.owner_of(bundle)
         if owner is None or owner.node_id == self.node_id:
             await self.release(bundle)
@@ -567,7 +567,7 @@ class ClusterOwnership(Ownership):
                     return owner
                 raise NotOwned(f"Namespace bundle {bundle}", owner)
             if self._is_closing or self._is_leaving or not self._serves or bundle in self._going:
-                # Nobody is to wait for what goes: who lets go of it may be waiting for just that one.
+                # No caller may wait for a bundle that is being released: the release may wait for that very caller.
                 raise NotOwned(f"Namespace bundle {bundle}", None)
             is_late = asyncio.get_running_loop().time() > end
             if self._meant_for(bundle) == self.node_id or is_late:
@@ -582,9 +582,9 @@ class ClusterOwnership(Ownership):
         return await self.acquire(bundle)
 
     async def _take(self, bundle: Bundle, *, whoever: bool = False) -> None:
-        """Own a bundle unless another broker is quicker, or has less to do and nobody has had it yet.
+        """Take a bundle unless another broker is faster, or the bundle is new and another broker has less load.
 
-        ``whoever``: own it all the same; the one that it was meant for did not come.
+        ``whoever``: take it whichever broker it was meant for, since that one did not.
         """
         async with self._locks.setdefault(bundle, asyncio.Lock()):
             try:
@@ -599,10 +599,10 @@ class ClusterOwnership(Ownership):
             await asyncio.sleep(0.05)
 
     async def _taken_now(self, bundle: Bundle, *, whoever: bool) -> bool:
-        """Try once; whoever calls has the bundle's lock, for which many may have waited."""
+        """Try once; the caller has the bundle's lock, for which many may have waited."""
         if self.owner_of(bundle) is not None or self._is_closing or self._is_leaving:
             return False
-        if bundle in self._going:  # others may have written since to logs that are still open here
+        if bundle in self._going:  # other brokers may have written since to logs that are still open here
             return False
         session = self._store.session
         try:
@@ -619,7 +619,7 @@ class ClusterOwnership(Ownership):
             version = MUST_NOT_EXIST if stored is None else stored.version
             policies = f"{POLICIES}/{bundle.namespace}"
             _, taken, _ = await self._store.commit([
-                # Who has not heard yet that it was split must not take the whole beside its parts.
+                # A broker that does not know of a split yet must not take the whole next to its parts.
                 Check(policies, known.version),
                 Put(f"{EPOCHS}/{bundle}", str(epoch).encode(), version),
                 Put(f"{OWNERS}/{bundle}", self._told_of_owner(epoch), MUST_NOT_EXIST, ephemeral=True),
@@ -636,7 +636,7 @@ class ClusterOwnership(Ownership):
         return True
 
     def _less_loaded(self, bundle: Bundle) -> int:
-        """Return the broker that is to have a bundle which is new, and which this one would take."""
+        """Return the intended owner of a new bundle that this broker would take."""
         if str(bundle) in self._placements:
             return self.node_id  # that has been decided
         has = Counter(each.node_id for each in self._owners.values())
@@ -653,7 +653,7 @@ class ClusterOwnership(Ownership):
         return least_loaded(self.node_id, [each for each in scores if each is not None])
 
     def _told_of_owner(self, epoch: int) -> bytes:
-        """Return what is kept of this broker as an owner; what Pulsar's say of theirs, for its tools, too."""
+        """Return the owner node for this broker, with the fields that Pulsar brokers write, for Pulsar tools."""
         pulsar, http = self._endpoints.get("pulsar"), self._endpoints.get("http")
         told = {
             "magnetar": {"nodeId": self.node_id, "epoch": epoch},
@@ -665,7 +665,7 @@ class ClusterOwnership(Ownership):
 
     @asynccontextmanager
     async def _letting_go(self, bundle: Bundle) -> AsyncIterator[None]:
-        """Hold a bundle's lock; from before that is had on nobody begins to wait for the bundle."""
+        """Hold a bundle's lock; already before it is acquired, no caller begins to wait for the bundle."""
         self._going[bundle] += 1
         try:
             with told_if_long(_log, f"bundle {bundle} is being let go of"):
@@ -692,34 +692,34 @@ class ClusterOwnership(Ownership):
                 await self._forget_owner(bundle)
 
     async def _forget_owner(self, bundle: Bundle) -> None:
-        """Let nobody own a bundle, unless another has taken it since: to let go can take longer than a session."""
+        """Delete a bundle's owner, unless another broker has taken it since: a release can outlast a session."""
         try:
             await self._store.commit([
                 Check(f"{EPOCHS}/{bundle}", self._taken[bundle]),
                 Delete(f"{OWNERS}/{bundle}", ANY),
             ])  # fmt: skip
-        except BadVersion:  # another has it, or nobody has
+        except BadVersion:  # another broker owns it, or none does
             pass
         except MetadataError as error:
             _log.warning("bundle %s stays this broker's until its session ends: %s", bundle, error)
 
     async def _forget_all_that_is_not_had(self) -> None:
-        """Look at all bundles of which is told that this broker has them, but for those that it is busy with."""
+        """Check all bundles that are registered as this broker's, except those that it is busy with."""
         for path, owned in tuple(self._owners.items()):
             bundle = self._bundle_at(path) if owned.node_id == self.node_id else None
             if bundle is None or bundle in self._mine:
                 continue
             lock = self._locks.setdefault(bundle, asyncio.Lock())
-            if lock.locked():  # it is being taken, where the same is looked at, or let go of
+            if lock.locked():  # it is being taken, which checks the same, or released
                 continue
             async with lock:
                 await self._forget_what_is_not_had(bundle)
 
     async def _forget_what_is_not_had(self, bundle: Bundle) -> None:
-        """Let nobody own what says that this broker has it, and it has not: nobody else could take it in this session.
+        """Delete the owner of a bundle that is registered as this broker's by mistake: no other could take it.
 
-        A commit that took a bundle, or let go of it, may have been done or not without this broker being told. Whoever
-        calls has the bundle's lock.
+        A commit that took a bundle, or released it, may have been done or not without an answer to this broker. The
+        caller has the bundle's lock.
         """
         owned = self._owners.get(f"{OWNERS}/{bundle}")
         if owned is None or owned.node_id != self.node_id or bundle in self._mine:
@@ -750,7 +750,7 @@ class ClusterOwnership(Ownership):
                 for told in self.on_lost:
                     await told(bundle)
                 before = await self._store.get_many(f"{EPOCHS}/{each}" for each in parts)
-                # Clients know the whole one's epoch; its parts go on from there.
+                # Clients know the epoch of the whole; its parts continue from there.
                 epoch = max([owned.epoch, *(int(each.value) for each in before if each is not None)]) + 1
                 whole = Put(f"{POLICIES}/{bundle.namespace}", json.dumps(content).encode(), policies.version)
                 owner = self._told_of_owner(epoch)
@@ -777,7 +777,7 @@ class ClusterOwnership(Ownership):
     # -- what changes
 
     def _session_lost(self) -> None:
-        """Own nothing from now on; come back under the next session."""
+        """Own nothing from now on; register again under the next session."""
         gone, self._mine = tuple(self._mine), {}
         self.released += len(gone)
         self.sessions += 1
@@ -811,7 +811,7 @@ class ClusterOwnership(Ownership):
             self._is_let_go_of(bundle)
 
     async def _keep_looking(self) -> None:
-        """Take what is meant for this broker and nobody has, as soon as that is so."""
+        """Take bundles that are meant for this broker and have no owner, as soon as there are any."""
         while not self._is_closing:
             self._moved.clear()
             try:
@@ -837,9 +837,9 @@ class ClusterOwnership(Ownership):
                 pass
 
     async def _forget_placements(self) -> None:
-        """Delete placements of bundles that have gone, with their namespace or by a split. The leader does.
+        """Delete placements of bundles that have gone, with their namespace or by a split. The leader does this.
 
-        A placement may be known before the bundle is, so one is deleted only when it was without a bundle for a while.
+        A placement may be seen before its bundle is, so it is deleted only after it was without a bundle for a while.
         """
         now, namespaces = time.monotonic(), set(self._topics.namespaces())
         gone = {
@@ -857,7 +857,7 @@ class ClusterOwnership(Ownership):
                     await self._cache.commit([Delete(f"{PLACEMENTS}/{name}", ANY)])
 
     async def _hand_over(self) -> None:
-        """Give away some of what is meant for others, once these have been there for a while."""
+        """Release some bundles that are meant for others, once those brokers have been there for a while."""
         settled = {
             broker.node_id
             for path, broker in self._brokers.items()
@@ -887,7 +887,7 @@ def _bundles(namespace: str, bounds: Sequence[int]) -> tuple[Bundle, ...]:
 
 
 def of_cluster(settings: Settings, store: MetadataStore) -> ClusterOwnership:
-    """Return what the settings of one of a cluster's brokers ask for."""
+    """Return the ownership that a broker's settings ask for."""
     cluster, node = settings.of(ClusterSettings), settings.node
     return ClusterOwnership(
         store,

@@ -1,15 +1,15 @@
-"""Which broker is to have which bundle of a namespace: as evenly as it goes, with as few moves as that takes.
+"""The intended owner of each bundle of a namespace: as evenly as possible, with as few moves as that takes.
 
-Every broker computes this by itself from what all of them see: who lives, who has what, and, while a namespace has few
-topics, how many partitions of each lie in a bundle. So the same is meant by all, without a word. No broker is to have
-more bundles than ceil(bundles / brokers). What its owner may keep stays where it is: no topic that is made or deleted
-moves a bundle that has an owner, since its clients would have to look for it anew. What nobody has goes to the broker
-with least of its topics' partitions, then with fewest bundles; among several a hash of bundle and broker decides, which
-spreads namespaces that have few bundles each. Where bundles have to move, because brokers came or went, those go first
-whose topics the one broker has more of than the other.
+Every broker computes this on its own from what all of them see: which brokers live, which bundles they own, and, while
+a namespace has few topics, how many partitions of each lie in a bundle. So all get the same result without a message.
+No broker should own more bundles than ceil(bundles / brokers). A bundle whose owner may keep it stays: creating or
+deleting a topic never moves a bundle that has an owner, since its clients would have to look for it again. A bundle
+without an owner goes to the broker with the fewest partitions of its topics, then with the fewest bundles; among
+several a hash of bundle and broker decides, which spreads namespaces that have few bundles each. Where bundles have to
+move, because brokers came or went, those go first of whose topics the one broker has more than the other.
 
 Bundles that were placed by load, or by an operator, stay where they were placed, and each allows for a difference of
-two: with none, what was decided by load would be undone by count. Functions of what was told: no clock, no I/O.
+two: without that, what was decided by load would be undone by count. Functions of their arguments: no clock, no I/O.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from magnetar.topics.names import TopicName
 from magnetar.topics.topic import Topic
 
 FEW_TOPICS = 16
-"""With more topics of several partitions their bundles are counted, and not what lies in each: load decides then."""
+"""With more topics of several partitions only bundles are counted, not the partitions in each: load decides then."""
 
 FEW_PARTITIONS = 512
 FEW_TOPICS_IN_ALL = 256
-"""In clusters with more, nobody looks what each namespace has."""
+"""In clusters with more topics, namespaces are not looked into."""
 
 BundleOf = Callable[[TopicName, int], Bundle]
 Partitions = Mapping[Bundle, Mapping[str, int]]
@@ -35,7 +35,7 @@ Partitions = Mapping[Bundle, Mapping[str, int]]
 
 
 def partitions_in(topics: Iterable[Topic], namespace: str, bundle_of: BundleOf) -> Partitions:
-    """Return what lies in a namespace's bundles, of topics with several partitions; nothing where that is much."""
+    """Return the partitions in a namespace's bundles, of topics with several; nothing if there are many such topics."""
     several = [each for each in topics if each.partitions > 1 and each.name.namespace_name == namespace]
     if len(several) > FEW_TOPICS or sum(each.partitions for each in several) > FEW_PARTITIONS:
         return {}
@@ -47,7 +47,7 @@ def partitions_in(topics: Iterable[Topic], namespace: str, bundle_of: BundleOf) 
 
 
 def weight(bundle: Bundle, node_id: int) -> bytes:
-    """Return how much a bundle is for a broker where all else is equal."""
+    """Return a bundle's rank for a broker, which decides where all else is equal."""
     return blake2b(f"{bundle}@{node_id}".encode(), digest_size=8).digest()
 
 
@@ -58,9 +58,9 @@ def evenly(
     placed: Mapping[Bundle, int],
     partitions: Partitions,
 ) -> dict[Bundle, int]:
-    """Return the broker that is to have each bundle.
+    """Return the intended owner of each bundle.
 
-    ``nodes`` live, at least one; ``owners`` and ``placed`` may name others, which counts as nobody.
+    ``nodes`` live, at least one; ``owners`` and ``placed`` may name others, which count as no owner.
     """
     plan = _Plan(sorted(nodes), partitions)
     fixed = {each: placed[each] for each in bundles if placed.get(each) in plan.bundles}
@@ -74,7 +74,7 @@ def evenly(
             plan.give(bundle, owner)
         else:
             homeless.append(bundle)
-    # Those with most in them first: the others fill up what is left.
+    # Bundles with most partitions first: the others fill up what is left.
     for bundle in sorted(homeless, key=lambda each: (-sum(partitions.get(each, {}).values()), each.first)):
         plan.give(bundle, plan.least(bundle))
     slack = 2 * len(fixed)  # one more for the broker that got it, and one less for the one that had it
@@ -84,7 +84,7 @@ def evenly(
 
 
 class _Plan:
-    """Who is to have what, while it is being thought about."""
+    """The plan while it is being computed."""
 
     def __init__(self, nodes: Sequence[int], partitions: Partitions) -> None:
         self.owners: dict[Bundle, int] = {}
@@ -109,7 +109,7 @@ class _Plan:
             self._total[node] += sign * count
 
     def least(self, bundle: Bundle) -> int:
-        """Return the broker that has least of what a bundle brings."""
+        """Return the broker that has the fewest partitions of a bundle's topics."""
         topics = self._partitions.get(bundle, {})
 
         def has(node: int) -> tuple[int, int, int]:
@@ -122,25 +122,25 @@ class _Plan:
         )
 
     def even_topics(self, bundles: Sequence[Bundle], slack: int) -> None:
-        """Move what has partitions from brokers with too many of a topic to those with few, while that helps."""
+        """Move bundles from brokers with too many partitions of a topic to those with few, while that helps."""
         full = [each for each in bundles if self._partitions.get(each)]
         while (best := max(self._moves(full, slack), default=None)) is not None:
             _, _, bundle, node = best
             self.move(bundle, node)
 
     def _moves(self, bundles: Sequence[Bundle], slack: int) -> Iterable[tuple[int, bytes, Bundle, int]]:
-        """Yield moves by which what brokers have of the same topics becomes more even, with how much."""
+        """Yield moves that spread the partitions of topics more evenly, with the gain of each."""
         for bundle in bundles:
             owner, topics = self.owners[bundle], self._partitions[bundle]
             for node in self._nodes:
                 if node == owner or self.bundles[owner] == 0:
                     continue
-                # By how much the sum of squares of what each broker has of each topic falls.
+                # The decrease of the sum, over brokers and topics, of squared numbers of partitions.
                 gain = sum(
                     count * (self._topics[owner][topic] - self._topics[node][topic] - count - slack)
                     for topic, count in topics.items()
                 )
-                # A bundle is not moved for little: the difference has to fall by half of what the bundle brings.
+                # A bundle is not moved for a small gain: the difference has to fall by half of what the bundle brings.
                 if 2 * gain >= sum(count * count for count in topics.values()):
                     yield gain, weight(bundle, node), bundle, node
 

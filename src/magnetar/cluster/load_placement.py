@@ -1,10 +1,10 @@
-"""Who gets a bundle that nobody has had yet: by what brokers report, as Pulsar's LeastLongTermMessageRate says it.
+"""The owner of a bundle that never had one: by the brokers' reports, as in Pulsar's LeastLongTermMessageRate.
 
 A broker's score is the messages a second that it reports, in and out. Bundles that it was given since count as
 `NEW_BUNDLE` each: what they bring shows only in later reports, and all new ones would go to the same broker until then.
-Who uses more than `OVERLOADED` percent of its processor gets none while there is another. A hash has chosen one
-already; that one keeps the bundle unless another has less to do by more than `MARGIN`, so that among idle brokers
-nothing is written down. A function of what was told: no clock, no I/O.
+A broker that uses more than `OVERLOADED` percent of its processor gets none while there is another. A hash has chosen
+a broker already; that one gets the bundle unless another's score is lower by more than `MARGIN`, so that among idle
+brokers nothing has to be stored. A function of its arguments: no clock, no I/O.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 NEW_BUNDLE = 100.0
-"""Messages a second that a new bundle is taken for: 50 in and 50 out, as by Pulsar."""
+"""Messages a second that a new bundle counts as: 50 in and 50 out, as in Pulsar."""
 OVERLOADED = 85.0
 """Percent of the processor: Pulsar's loadBalancerBrokerOverloadedThresholdPercentage."""
 MARGIN = 4 * NEW_BUNDLE
@@ -22,7 +22,7 @@ MARGIN = 4 * NEW_BUNDLE
 
 @dataclass(frozen=True, slots=True)
 class BrokerScore:
-    """What a broker has to do, as far as it is known."""
+    """The load of a broker, as far as it is known."""
 
     node_id: int
     messages_per_s: float
@@ -30,7 +30,7 @@ class BrokerScore:
 
     @classmethod
     def of(cls, node_id: int, report: Mapping[str, Any], bundles: int) -> BrokerScore | None:
-        """Return it by a report (Pulsar's ``LocalBrokerData``) and the bundles that it has now; None without one."""
+        """Return the score from a report (Pulsar's ``LocalBrokerData``) and current bundles; None without a report."""
         if "msgRateIn" not in report:
             return None
         unreported = max(0, bundles - int(report.get("numBundles", 0)))
@@ -40,10 +40,10 @@ class BrokerScore:
 
 
 def least_loaded(chosen: int, scores: list[BrokerScore]) -> int:
-    """Return the broker that is to have a new bundle; ``chosen`` is whom the hash says."""
+    """Return the intended owner of a new bundle; ``chosen`` is the broker that the hash selects."""
     mine = next((each for each in scores if each.node_id == chosen), None)
     if mine is None:
-        return chosen  # which has reported nothing: nobody can say that it has too much
+        return chosen  # which has reported nothing, so there is no sign that it is overloaded
     fit = [each for each in scores if each.usage <= OVERLOADED]
     if not fit:
         return chosen

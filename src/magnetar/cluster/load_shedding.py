@@ -1,11 +1,11 @@
-"""Which bundles go from which broker to which, so that none has much more to do than the others.
+"""Which bundles move from which broker to which, so that none has much more load than the others.
 
-As Pulsar's ThresholdShedder: a broker whose usage is a threshold above the average gives bundles away, the largest
-first that fit. It goes on until it is half a threshold above (hysteresis), a few moves at a time, and a bundle that was
-moved stays for a while, so that a load which moves is not chased. A function of what was reported and of the time: no
-clock, no I/O.
+As Pulsar's ThresholdShedder: a broker whose usage is a threshold above the average sheds bundles, the largest first
+that fit. This continues until it is half a threshold above (hysteresis), a few moves at a time, and a bundle that was
+moved stays for a while, so that a moving load is not chased. A function of the reports and of the time: no clock, no
+I/O.
 
-Where nobody is busy, brokers get about as many bundles each.
+Where no broker is busy, brokers get about as many bundles each.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import NamedTuple
 from magnetar.cluster.ownership import Bundle
 
 _HISTORY = 0.5
-"""Share of the past in what a broker's usage is taken for: one busy moment moves nothing."""
+"""Share of the past in a broker's smoothed usage: one busy moment moves nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerLoad:
-    """What one broker reported. ``usage`` is in percent of what it can; ``bundles`` are its bundles' parts of that."""
+    """The report of one broker. ``usage`` is in percent of its capacity; ``bundles`` are its bundles' parts of that."""
 
     node_id: int
     usage: float
@@ -30,7 +30,7 @@ class BrokerLoad:
 
 
 class BundleMove(NamedTuple):
-    """A bundle, who has it, and who is to."""
+    """A bundle, its owner, and its next owner."""
 
     bundle: Bundle
     source: int
@@ -48,7 +48,7 @@ class SheddingLimits:
 
 
 class LoadShedder:
-    """What the leader remembers between its rounds."""
+    """The leader's memory between its rounds."""
 
     def __init__(self, limits: SheddingLimits) -> None:
         self.limits = limits
@@ -59,7 +59,7 @@ class LoadShedder:
         """When each bundle was moved last."""
 
     def moves(self, loads: Sequence[BrokerLoad], now_s: float) -> list[BundleMove]:
-        """Return what is to be moved now; most rounds: nothing."""
+        """Return the moves to make now; in most rounds, none."""
         self._remember(loads, now_s)
         if len(loads) < 2:
             return []
@@ -121,7 +121,7 @@ class LoadShedder:
         usage: Mapping[int, float],
         left: Mapping[int, Mapping[Bundle, float]],
     ) -> BundleMove | None:
-        """Return a bundle with little to do, from the broker with most bundles to the one with fewest."""
+        """Return the move of a bundle with little load, from the broker with most bundles to the one with fewest."""
         source = max(counts, key=lambda node: (counts[node], -node))
         target = min(counts, key=lambda node: (counts[node], node))
         spread = max(1, sum(counts.values()) // len(counts) // 10)
@@ -129,5 +129,5 @@ class LoadShedder:
             return None
         part, bundle = min((part, bundle) for bundle, part in left[source].items())
         if usage[target] + part > sum(usage.values()) / len(usage) + self.limits.threshold / 2:
-            return None  # it has few, but they are much
+            return None  # it has few bundles, but they have much load
         return BundleMove(bundle, source, target)

@@ -1,10 +1,10 @@
 """Ownership: which broker serves which topics, and since which epoch.
 
 Topics are owned by *bundles*, as in Pulsar: a bundle is a range of a namespace's hashes, and the partitions whose names
-hash into it have one owner. Its *leader epoch* grows with each new owner; Kafka's clients know by it who of two brokers
-speaks of older times, and it stands in every record batch. The epoch of a bundle is that of each of its partitions.
+hash into it have one owner. Its *leader epoch* grows with each new owner; by it Kafka clients know which of two
+answers is older, and it is in every record batch. The epoch of a bundle is that of each of its partitions.
 
-`SoleOwner` is the broker that owns everything for good. All that tells clients where to go asks this port.
+`SoleOwner` is the broker that owns everything for good. All code that directs clients to a broker uses this port.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HASHES = 1 << 32
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """One broker that lives. ``endpoints`` are where clients of a listener reach it, by the listener's name."""
+    """A living broker. ``endpoints`` are the addresses for clients, by the listener's name."""
 
     node_id: int
     rack: str | None = None
@@ -36,7 +36,7 @@ class BrokerInfo:
 
 
 class Owned(NamedTuple):
-    """Who owns a partition, and since which leader epoch."""
+    """The owner of a partition, and its leader epoch."""
 
     node_id: int
     epoch: int
@@ -69,7 +69,7 @@ def boundary(hashed: int) -> str:
 
 
 class NotOwned(ServedElsewhere):
-    """Another broker has the partition, or it is on its way to one: then ``owner`` is None."""
+    """Another broker owns the partition, or it is on its way to one: then ``owner`` is None."""
 
     def __init__(self, what: str, owner: Owned | None) -> None:
         # Pulsar's words: by "is being unloaded" its C++ client knows that it need not drop its connection.
@@ -82,16 +82,16 @@ class NotOwned(ServedElsewhere):
 
 
 class CannotSplit(BrokerError):
-    """A bundle cannot be cut there, or at all."""
+    """A bundle cannot be split there, or at all."""
 
 
 def partition_name(topic: TopicName, partition: int) -> str:
-    """Return what is hashed: the same for the only partition of a topic, partitioned or not, so that it stays."""
+    """Return the name to hash: the same for the only partition of a topic, partitioned or not, so that it stays."""
     return f"{topic}-partition-{partition}"
 
 
 class Ownership(ABC):
-    """Which broker serves what. Asking waits for nothing, so it may be done for each partition of an answer."""
+    """The port: which broker serves what. Lookups never wait, so they may be done for each partition of an answer."""
 
     cluster: str
     """The cluster's name."""
@@ -100,27 +100,27 @@ class Ownership(ABC):
 
     def __init__(self) -> None:
         self.on_lost: list[Callable[[Bundle], Awaitable[None]]] = []
-        """Awaited, in order, when a bundle is given or taken away. By then `owner` does not name this broker any more,
-        and the next owner waits until all have returned, or until the lease has ended."""
+        """Awaited, in order, when a bundle is released or lost. By then `owner` does not name this broker any more, and
+        the next owner waits until all have returned, or until the lease has ended."""
         self.on_acquired: list[Callable[[Bundle], Awaitable[None]]] = []
         """Awaited, in order, when a bundle has come; by then `owner` names this broker."""
 
     @abstractmethod
     def brokers(self) -> Sequence[BrokerInfo]:
-        """Return the brokers that live, this one among them."""
+        """Return the living brokers, with this one."""
 
     @property
     def load(self) -> Mapping[str, Any]:
-        """What this broker last reported of its load, as Pulsar's ``LocalBrokerData`` has it; empty if nothing."""
+        """Return this broker's last load report, as Pulsar's ``LocalBrokerData``; empty if there is none."""
         return {}
 
     @abstractmethod
     def listens(self, listener: str, endpoint: Endpoint) -> None:
-        """Let all know where clients of a listener reach this broker from now on."""
+        """Publish where clients of a listener reach this broker from now on."""
 
     @abstractmethod
     def leader(self) -> int:
-        """Return the broker that looks after the cluster: Kafka's controller, Pulsar's leader."""
+        """Return the broker that manages the cluster: Kafka's controller, Pulsar's leader."""
 
     @abstractmethod
     def bundles(self, namespace: str) -> Sequence[Bundle]:
@@ -128,38 +128,38 @@ class Ownership(ABC):
 
     @property
     def sole_owner(self) -> Owned | None:
-        """Who owns each partition of every topic; None where that is not one broker in one epoch."""
+        """Return the owner of all partitions of all topics; None where that is not one broker in one epoch."""
         return None
 
     @abstractmethod
     def owner_of(self, bundle: Bundle) -> Owned | None:
-        """Return who has a bundle; None if nobody has it now."""
+        """Return the owner of a bundle; None if it has none now."""
 
     @abstractmethod
     async def acquire(self, bundle: Bundle) -> Owned:
-        """Make sure that this broker has a bundle, and return since when; raise `NotOwned`, also while it goes."""
+        """Make sure that this broker owns a bundle, and return its epoch; raise `NotOwned`, also during a release."""
 
     async def acquire_later(self, bundle: Bundle) -> Owned:
-        """Do as `acquire`, but wait while this broker lets go of the bundle: for whoever holds nothing in it."""
+        """Do as `acquire`, but wait while this broker releases the bundle: for callers that have nothing open in it."""
         return await self.acquire(bundle)
 
     @abstractmethod
     async def release(self, bundle: Bundle) -> None:
-        """Give a bundle away; return when all on this broker have let go of it."""
+        """Release a bundle; return when all parts of this broker have closed what they had open in it."""
 
     async def unload(self, bundle: Bundle) -> None:
-        """Have whoever owns a bundle let go of it; raise `NotOwned` if that broker does not."""
+        """Ask the owner of a bundle to release it; raise `NotOwned` if it does not."""
         await self.release(bundle)
 
     async def split(self, bundle: Bundle, at: int) -> None:
-        """Cut a bundle that this broker has in two, the second of which begins with the hash ``at``; both are its.
+        """Split a bundle of this broker in two, the second of which begins with the hash ``at``; it owns both.
 
         Raises `NotOwned`, `CannotSplit`, or what the metadata store raises.
         """
         raise CannotSplit("one broker has everything here: there is nothing to split bundles for")
 
     async def place(self, bundle: Bundle, node_id: int) -> None:
-        """Have a bundle be moved to a broker, and be its from now on as long as it lives."""
+        """Move a bundle to a broker, which owns it from now on as long as it lives."""
         if node_id != self.node_id:
             raise NotOwned(f"Namespace bundle {bundle}", None)
 
@@ -172,17 +172,17 @@ class Ownership(ABC):
         return next(bundle for bundle in bundles if hashed in bundle)
 
     def owner(self, topic: TopicName, partition: int) -> Owned | None:
-        """Return who has a partition; None if nobody has it now."""
+        """Return the owner of a partition; None if it has none now."""
         return self.sole_owner or self.owner_of(self.bundle_of(topic, partition))
 
     def is_mine(self, topic: TopicName, partition: int) -> bool:
-        """Whether this broker has a partition."""
+        """True if this broker owns a partition."""
         owned = self.owner(topic, partition)
         return owned is not None and owned.node_id == self.node_id
 
 
 class SoleOwner(Ownership):
-    """One broker that owns everything, from its first start on, so in epoch 0 unless several had it before."""
+    """One broker that owns everything since its first start, so in epoch 0, unless several owned it before."""
 
     def __init__(
         self, node_id: int, rack: str | None = None, cluster: str = CLUSTER, *, epoch: int = 0
@@ -193,7 +193,7 @@ class SoleOwner(Ownership):
         self._rack = rack
         self._owned = Owned(node_id, epoch)
         self._away: set[Bundle] = set()
-        """What everybody is letting go of now."""
+        """The bundles that are being released now."""
         self._endpoints: dict[str, Endpoint] = {}
         self._bundles: dict[str, tuple[Bundle]] = {}
 
@@ -225,7 +225,7 @@ class SoleOwner(Ownership):
         return self._owned
 
     async def release(self, bundle: Bundle) -> None:
-        """Have all let go of the bundle; there is nobody else, so they may take it up again after that."""
+        """Make all parts of this broker close the bundle; as there is no other broker, they may open it again then."""
         if bundle in self._away:
             return
         self._away.add(bundle)

@@ -11,11 +11,11 @@ from magnetar.cluster.peers import Peers
 
 @dataclass(frozen=True, slots=True)
 class ClusterParts:
-    """The other brokers, and what this one serves of all there is."""
+    """The other brokers, and which topics this one serves."""
 
     ownership: Ownership
     between: BetweenBrokers
     peers: Peers | None
-    """The other processes that serve the same data directory; None if it has that alone."""
+    """The other processes that serve the same data directory; None if there are none."""
     questions: int | None
-    """The descriptor of the socket where operators ask, if several processes share it; it is to be made if not."""
+    """The descriptor of the operators' socket, if several processes share it; otherwise it must be created."""

@@ -1,10 +1,10 @@
-"""What the workers of one data directory ask each other: each listens at a socket that only their user may use.
+"""Requests between the workers of one data directory: each listens at a socket that only their user may use.
 
 offset  size  field
      0     4  n, bytes of the name of the question (an answer: 0 if it was answered, 1 if it failed)
      4     8  m, bytes that follow
     12     n  the name (not in an answer)
-  12+n     m  what is asked, or answered; of a failure why, in words
+  12+n     m  the question, or the answer; of a failure the reason, in words
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ _log = logging.getLogger("magnetar.broker")
 
 
 class PeerFailed(BrokerError):
-    """Another worker could not be asked, or could not answer."""
+    """Another worker could not be reached, or could not answer."""
 
 
 class Peers:
-    """The other workers, by the numbers that clients know them by."""
+    """The other workers, by the numbers that clients see."""
 
     def __init__(self, root: Path, node_id: int) -> None:
         self.node_id = node_id
-        """This one."""
+        """This worker's number."""
         self.answers: dict[str, Callable[[bytes], Awaitable[bytes]]] = {}
-        """By the name of a question. What it raises of ``BrokerError`` the other one is told."""
+        """By the name of a question. A ``BrokerError`` that one raises is reported to the other worker."""
         self._folder = root / "workers"
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Begin to listen; what a crash left behind makes way."""
+        """Begin to listen; a socket that a crash left behind is replaced."""
         self._folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
         path = self._path(self.node_id)
         path.unlink(missing_ok=True)
         self._server = await asyncio.start_unix_server(self._serve, sock=bind(path))
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         if self._server is not None:
             self._server.close()
             self._path(self.node_id).unlink(missing_ok=True)
 
     async def ask(self, node_id: int, name: str, what: bytes = b"") -> bytes:
         """Return the answer of another worker; raise `PeerFailed`."""
-        # In a task of its own: Produce asks, too, which runs in none.
+        # In a task of its own: Produce, which runs in none, asks, too.
         return await asyncio.ensure_future(self._ask(node_id, name, what))
 
     async def _ask(self, node_id: int, name: str, what: bytes) -> bytes:
@@ -90,7 +90,7 @@ class Peers:
             writer.write(_HEAD.pack(outcome, len(answer)) + answer)
             await writer.drain()
         except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # whoever asked has gone
+            pass  # the other worker has gone
         finally:
             writer.close()
             with suppress(ConnectionError):
