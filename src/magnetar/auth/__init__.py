@@ -1,12 +1,20 @@
-"""Who is who, and who may do what: one authority for every protocol.
+"""Authentication and authorization: one authority for every protocol.
 
 What a protocol calls:
 
-    principal = broker.security.authentication.authenticate("token", data)     who it is, or AuthenticationFailed
-    may(broker.security.authorization.access(role), Right.produce, topic)      what it may; True where nobody asks
+    principal = security.authentication.authenticate("token", data)      who the client is, or AuthenticationFailed
+    may(security.authorization.access(role), Right.produce, topic)       if it may; True where authorization is off
 
-`tokens` and `jwks` know JSON Web Tokens, `tls` certificates, `grants` how permissions are kept (in Pulsar's JSON),
-`rights` names what there is to be allowed, `authorization` decides. `redaction` takes secrets out of texts.
+- `authentication`, `authorization`, `security`: these two, and all of a broker's security made from its settings.
+- `tokens`, `jwks`, `keys`, `key_provider`: JSON Web Tokens, and the keys that verify them.
+- `basic`, `jaas`, `scram`, `scram_users`, `delegation_tokens`, `turns`: passwords, and slow checks in turns.
+- `tls`, `stores`, `certificates`: TLS contexts, files of keys and certificates, and the name in a certificate.
+- `rights`: the rights. `acls`, `acl_store`, `policies`, `permissions`: Kafka's ACLs and Pulsar's grants, each in terms
+  of the other; grants themselves lie in the policies of a namespace (`magnetar.topics.grants`).
+- `proxied`: a Pulsar proxy that asks on behalf of a client.
+- `redaction`: takes secrets out of texts.
+
+May import: `topics`, `settings`, `base` and below.
 """
 
 from __future__ import annotations

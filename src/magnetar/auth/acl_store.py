@@ -1,5 +1,5 @@
-"""Kafka's ACLs in the metadata store, one to a path: ``/magnetar/acls/<id>``, JSON in Kafka's words. An id follows from
-what the entry says, so that to create one twice is to create it once."""
+"""Kafka's ACLs in the metadata store, one per path: ``/magnetar/acls/<id>``, JSON in Kafka's words. An id follows from
+the content of the entry, so that creating one twice creates it once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _AT_ONCE = 500  # in one commit
 
 
 class Acls:
-    """All of them, held in memory."""
+    """All ACLs, in memory."""
 
     root = _ROOT
 
@@ -28,14 +28,14 @@ class Acls:
         """Called when an entry has come or gone."""
 
     async def start(self) -> None:
-        """Hold what is stored, and follow it."""
+        """Load the stored entries, and follow them."""
         await self._cache.follow(self)
 
     def known(self) -> Iterable[str]:
         return tuple(self._stored)
 
     def apply(self, path: str, stored: Stored | None) -> None:
-        """Take over one entry."""
+        """Apply the stored state of one entry."""
         try:
             now = None if stored is None or path == _ROOT else decode_acl(stored.value)
         except ValueError as error:
@@ -60,11 +60,11 @@ class Acls:
         return list(self._stored.values())
 
     async def create(self, acls: Iterable[Acl]) -> None:
-        """Keep these entries; those that are there already stay."""
+        """Store these entries; those that exist already stay."""
         await self._do([Put(_path(each), encode_acl(each), ANY) for each in dict.fromkeys(acls)])
 
     async def delete(self, acls: Iterable[Acl]) -> None:
-        """Forget these entries; those that are gone already are no error."""
+        """Delete these entries; those that are gone already are no error."""
         await self._do([Delete(_path(each), ANY) for each in dict.fromkeys(acls)])
 
     async def _do(self, ops: list[Put] | list[Delete]) -> None:

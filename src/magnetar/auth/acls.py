@@ -1,10 +1,10 @@
-"""Kafka's access control lists: what one says, which of them a filter means, and what they decide together.
+"""Kafka's access control lists: one entry, the entries that a filter selects, and what they decide together.
 
-    principal   User:alice, or User:* for everybody
-    host        the address that a client speaks from, or *
+    principal   User:alice, or User:* for all
+    host        the client's address, or *
     resource    a type, and a name: literal, * for all of them, or the beginning of names
     operation   one of Kafka's, or ALL
-    permission  ALLOW or DENY; a DENY goes before every ALLOW
+    permission  ALLOW or DENY; a DENY takes precedence over every ALLOW
 
 Numbers are those of Kafka's requests, rules those of its StandardAuthorizer (KIP-11, KIP-290, KIP-801).
 """
@@ -21,13 +21,13 @@ from typing import Any, Final, NamedTuple
 ANYBODY: Final = "User:*"
 ANYWHERE: Final = "*"
 EVERYWHERE: Final = ""
-"""Of whom nobody knows from where he speaks: what is denied to any address is denied to him."""
+"""The host of a client whose address is unknown: what is denied to any address is denied to it."""
 ALL_NAMES: Final = "*"
 CLUSTER_NAME: Final = "kafka-cluster"
 
 
 class ResourceType(IntEnum):
-    """What an ACL is about; ANY is for filters."""
+    """The type of an ACL's resource; ANY is for filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -40,7 +40,7 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How a resource's name is meant; ANY and MATCH are for filters."""
+    """The kind of match of a resource's name; ANY and MATCH are for filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -50,7 +50,7 @@ class PatternType(IntEnum):
 
 
 class Operation(IntEnum):
-    """What somebody wants to do; ANY is for filters."""
+    """An operation that a client requests; ANY is for filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -71,7 +71,7 @@ class Operation(IntEnum):
 
 
 class Permission(IntEnum):
-    """Whether an ACL gives or takes; ANY is for filters."""
+    """ALLOW or DENY; ANY is for filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -83,7 +83,7 @@ _ALSO = {
     Operation.DESCRIBE: (Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER),
     Operation.DESCRIBE_CONFIGS: (Operation.ALTER_CONFIGS,),
 }
-"""Who is allowed one of these is allowed that, too."""
+"""Operations, each with those that imply it."""
 _ALLOWING = {each: frozenset({each, Operation.ALL, *_ALSO.get(each, ())}) for each in Operation}
 _DENYING = {each: frozenset({each, Operation.ALL}) for each in Operation}
 
@@ -101,12 +101,12 @@ class Acl(NamedTuple):
 
     @property
     def id(self) -> str:
-        """The same for the same entry, and for no other."""
+        """An id that is unique to the content of the entry."""
         return hashlib.sha256(encode_acl(self)).hexdigest()[:32]
 
 
 class AclFilter(NamedTuple):
-    """Which entries are meant; None and ANY mean all, and MATCH those that count for a resource of the name."""
+    """Selects entries; None and ANY select all, and MATCH those that apply to a resource of the name."""
 
     resource_type: int = ResourceType.ANY
     resource_name: str | None = None
@@ -117,7 +117,7 @@ class AclFilter(NamedTuple):
     permission: int = Permission.ANY
 
     def fits(self, acl: Acl) -> bool:
-        """Whether it means this one."""
+        """True if the filter selects this entry."""
         return (
             self.resource_type in (ResourceType.ANY, acl.resource_type)
             and self._names(acl)
@@ -172,18 +172,18 @@ def decode_acl(value: bytes) -> Acl:
 
 
 class Verdict(Enum):
-    """What all entries say together of somebody who wants to do something with a resource."""
+    """The decision of all entries together on a principal, an operation and a resource."""
 
     DENIED = auto()
     ALLOWED = auto()
     NOT_NAMED = auto()
-    """There are entries about the resource, and none gives it to him."""
+    """There are entries about the resource, and none allows the principal the operation."""
     NO_ACL = auto()
     """There is no entry about the resource."""
 
 
 Hosts = dict[str, set[Operation]]
-"""By host, the operations that are named."""
+"""By host, the operations that entries name."""
 
 
 class _Entries:
@@ -215,7 +215,7 @@ class _Entries:
 
 
 def _named(table: dict[str, Hosts], principal: str, host: str, operations: frozenset[Operation]) -> bool:
-    """Whether one of these operations stands there for somebody at his address, or at any if that is `EVERYWHERE`."""
+    """True if the table has one of these operations for a principal at its host, or at any host for `EVERYWHERE`."""
     for who in (principal, ANYBODY):
         hosts = table.get(who)
         if hosts is not None:
@@ -237,16 +237,16 @@ class AclIndex:
         self._literal: dict[ResourceType, dict[str, _Entries]] = {each: {} for each in ResourceType}
         self._prefixed: dict[ResourceType, dict[str, _Entries]] = {each: {} for each in ResourceType}
         self._lengths: dict[ResourceType, list[int]] = {each: [] for each in ResourceType}
-        """Of prefixes, each once, sorted."""
+        """The lengths of prefixes, each once, sorted."""
         self._with_length: dict[tuple[ResourceType, int], int] = {}
         self._of_principal: dict[str, set[Acl]] = {}
-        """What is allowed somebody, for what is asked of any resource."""
+        """The entries that allow a principal something, for requests about any resource."""
 
     def __bool__(self) -> bool:
         return any(self._literal.values()) or any(self._prefixed.values())
 
     def add(self, acl: Acl) -> None:
-        """Take in an entry that is not there."""
+        """Add an entry that is not there."""
         found = self._tables(acl).get(acl.resource_name)
         if found is None:
             found = self._tables(acl)[acl.resource_name] = _Entries()
@@ -257,7 +257,7 @@ class AclIndex:
             self._of_principal.setdefault(acl.principal, set()).add(acl)
 
     def remove(self, acl: Acl) -> None:
-        """Forget an entry that is there."""
+        """Remove an entry that is there."""
         found = self._tables(acl)[acl.resource_name]
         found.remove(acl)
         if not found.count:
@@ -299,7 +299,7 @@ class AclIndex:
     def verdict(
         self, principal: str, host: str, operation: Operation, kind: ResourceType, names: Sequence[str]
     ) -> Verdict:
-        """Return what is said of ``principal`` at ``host`` who wants to do something with a resource of these names."""
+        """Return the decision on ``principal`` at ``host`` for an operation on a resource of these names."""
         verdict = Verdict.NO_ACL
         allowing, denying = _ALLOWING[operation], _DENYING[operation]
         for entries in self._about(kind, names):
@@ -311,7 +311,7 @@ class AclIndex:
         return verdict
 
     def gives(self, kind: ResourceType, names: Sequence[str]) -> bool:
-        """Whether entries for just these names, or for names that begin as they do, allow somebody something."""
+        """True if entries for exactly these names, or for prefixes of them, allow any principal anything."""
         everything = self._literal[kind].get(ALL_NAMES)
         return any(each.allow for each in self._about(kind, names) if each is not everything)
 
@@ -323,9 +323,9 @@ class AclIndex:
         kind: ResourceType,
         beneath: str | None = None,
     ) -> bool:
-        """Whether somebody may do one of these with any resource at all, there or not (KIP-679).
+        """True if a principal may do one of these with any resource at all, whether it exists or not (KIP-679).
 
-        ``beneath`` asks for names that begin so; the empty string for those without a slash.
+        ``beneath`` limits this to names that begin so; the empty string to names without a slash.
         """
         wanted = tuple(operations)
         return any(
@@ -341,11 +341,11 @@ class AclIndex:
         )
 
     def mentions(self, principal: str) -> bool:
-        """Whether anything is allowed somebody by name."""
+        """True if any entry that allows something names the principal."""
         return principal in self._of_principal
 
     def _denies_all_of(self, acl: Acl, principal: str, host: str, operation: Operation) -> bool:
-        """Whether all that an entry allows is denied by others."""
+        """True if everything that an entry allows is denied by others."""
         denying, name = _DENYING[operation], acl.resource_name
         kind = acl.resource_type
         everything = self._literal[kind].get(ALL_NAMES)

@@ -1,4 +1,4 @@
-"""Who somebody is: Pulsar's authentication methods, which Kafka's SASL PLAIN carries too."""
+"""Authentication: Pulsar's methods, which Kafka's SASL PLAIN carries, too."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ _log = logging.getLogger("magnetar.auth")
 
 
 class AuthenticationFailed(BrokerError):
-    """The client did not prove who it is; the message is for the log, and tells nothing secret."""
+    """The client did not authenticate; the message is for the log, and reveals nothing secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Somebody who proved it. ``expires_at_s`` (since 1970) is when the proof ends; None is never."""
+    """An authenticated client. ``expires_at_s`` (since 1970) is when its credentials expire; None is never."""
 
     role: str
     method: str
     expires_at_s: float | None = None
     by_token: bool = False
-    """Whether it was a delegation token that proved it: with that nobody makes others."""
+    """Whether it authenticated with a delegation token: such a client may not create tokens."""
     proxy: str = ""
-    """The proxy's role, which proved itself in its stead; empty if it proved itself."""
+    """The role of the proxy that authenticated instead of the client; empty if the client did."""
 
 
 class Authentication:
-    """Checks what clients show. ``enabled`` tells whether everybody must show something."""
+    """Checks the credentials of clients. ``enabled``: whether every client must show some."""
 
     def __init__(
         self,
@@ -55,13 +55,13 @@ class Authentication:
         given: frozenset[str] = frozenset(),
         by_listener: Mapping[str, SecuritySettings] | None = None,
     ) -> None:
-        """``by_listener`` are the settings of listeners of Kafka's that have some of their own, by folded names.
+        """``by_listener`` are the settings of Kafka listeners that have some of their own, by folded names.
 
-        Raise `InvalidConfig` for keys and providers that cannot be.
+        Raise `InvalidConfig` for invalid keys and providers.
         """
         self.enabled = settings.knows_clients
         everywhere = (settings, *(by_listener or {}).values())
-        # What checks tokens and passwords is loaded where there are some.
+        # The modules that check tokens and passwords are loaded only where there are some.
         self._tokens: TokenVerifier | None = None
         if _takes_tokens(settings):
             from magnetar.auth.tokens import TokenVerifier
@@ -128,7 +128,7 @@ class Authentication:
         return Principal(token.role, TOKEN, token.expires_at_s)
 
     def takes_time(self, method: str, data: str | bytes) -> bool:
-        """Whether `prove` waits for this: for a password's hash, or for the keys of a token's issuer."""
+        """True if `prove` has to wait: for a password's hash, or for the keys of a token's issuer."""
         if method != TOKEN or TOKEN not in self.methods:
             return method == BASIC
         try:
@@ -144,9 +144,9 @@ class Authentication:
         *,
         address: str = "",
     ) -> Principal:
-        """Return who the client is, or raise `AuthenticationFailed`; nobody else waits meanwhile.
+        """Return who the client is, or raise `AuthenticationFailed`; other clients do not wait meanwhile.
 
-        ``address`` is the host that the client speaks from: of what takes long each host has its share.
+        ``address`` is the client's host: slow checks are shared fairly between hosts.
         """
         passwords = self._passwords
         if method == TOKEN and TOKEN in self.methods and self._tokens is not None:
@@ -168,7 +168,7 @@ class Authentication:
         method: str = "",
         address: str = "",
     ) -> Principal:
-        """Return who asks over HTTP, by the Authorization header or a verified certificate.
+        """Return the client of an HTTP request, by its Authorization header or a verified certificate.
 
         Where the client names its ``method``, one that is not served is refused, as for the binary protocol.
         """
@@ -197,14 +197,14 @@ class Authentication:
             raise _wrong(error) from None
 
     def users_at(self, listener: str) -> Mapping[str, str] | None:
-        """Return the passwords by user that SASL PLAIN takes at a listener of Kafka's; None: those of everywhere."""
+        """Return the passwords by user for SASL PLAIN at a Kafka listener; None: those for all listeners."""
         own = self._at_listeners.get(plain(listener))
         return None if own is None else own.users
 
     def by_certificate(self, certificate: Mapping[str, Any] | None, listener: str = "") -> Principal:
-        """Return whom a verified client certificate names: by its common name, as in Pulsar, or by Kafka's rules.
+        """Return the client that a verified certificate names: by its common name, as in Pulsar, or by Kafka's rules.
 
-        ``listener`` is that of Kafka's clients, which may have rules of its own.
+        ``listener`` is a Kafka listener, which may have rules of its own.
         """
         if not self.takes_certificates:
             raise AuthenticationFailed("client certificates are not among authentication.providers")
@@ -224,23 +224,23 @@ class Authentication:
 
     @property
     def takes_certificates(self) -> bool:
-        """Whether a client's certificate may say who it is."""
+        """True if clients may authenticate with certificates."""
         return not self.enabled or TLS in self.methods
 
     @property
     def takes_anonymous(self) -> bool:
-        """Whether clients that show nothing have a role."""
+        """True if clients without credentials have a role."""
         return bool(self._anonymous)
 
     def anonymous(self) -> Principal:
-        """Return who clients are that show nothing, or raise `AuthenticationFailed` if they are not let in."""
+        """Return the principal of clients without credentials; raise `AuthenticationFailed` if they are refused."""
         if self.enabled and not self._anonymous:
             raise AuthenticationFailed("the client does not say who it is")
         return Principal(self._anonymous, "")
 
 
 class _OfListener:
-    """What may differ between listeners."""
+    """The settings that may differ between listeners."""
 
     def __init__(self, settings: SecuritySettings, general: SecuritySettings | None = None) -> None:
         self.rules = rules_of(settings.principal_rules)
@@ -253,7 +253,7 @@ class _OfListener:
 
 
 def _takes_tokens(settings: SecuritySettings) -> bool:
-    """Whether anything is set of tokens; they may still have no keys."""
+    """True if any setting of tokens is set; there may still be no keys."""
     return bool(
         settings.token_secret_key
         or settings.token_public_key
@@ -265,14 +265,14 @@ def _takes_tokens(settings: SecuritySettings) -> bool:
 
 
 def names_certificates(settings: SecuritySettings) -> bool:
-    """Whether ``authentication.providers`` lets clients be known by their certificates; naming nobody names all."""
+    """True if ``authentication.providers`` accepts certificates; an empty list accepts all methods."""
     named = [_method(name) for name in settings.authentication_providers]
     return not named or TLS in named
 
 
 def _wrong(error: WrongPassword) -> AuthenticationFailed:
     _log.warning("basic authentication failed: %s", error)
-    # Clients are told this, too.
+    # This text goes to clients, too.
     return AuthenticationFailed("Authentication failed: unknown user or wrong password")
 
 

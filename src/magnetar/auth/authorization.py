@@ -1,9 +1,9 @@
 """What a role may do: super users everything, a tenant's admins everything in it, others what they were granted.
 
 `may` is the one place that decides, for Kafka's requests, Pulsar's commands, the admin REST and the schema registry:
-each says which `Right` it wants to what, and has no rule of its own. There are two ways to be granted something, by
-Pulsar's grants and by Kafka's ACLs, and either suffices; but what an ACL denies is denied to all but super users.
-Decisions are remembered per role and address until any grant changes: asking again is one look into a dictionary.
+each names the `Right` and its resource, and has no rule of its own. A right can be granted in two ways, by Pulsar's
+grants and by Kafka's ACLs, and either suffices; but what an ACL denies is denied to all but super users.
+Decisions are remembered per role and address until any grant changes: a repeated check is one dictionary lookup.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 
 _Listed = TopicName | Group | TransactionalId | TokenOwner | TokenId
-"""What ACLs name."""
+"""The resources that ACLs name."""
 
 
 def may(access: Access | None, right: Right, of: Resource = None) -> bool:
-    """Decide whether somebody has a right; ``access`` is None where nobody is refused."""
+    """Decide whether a role has a right; ``access`` is None where authorization is off."""
     return access is None or access.may(right, of)
 
 
@@ -52,7 +52,7 @@ _ACTIONS = {
     Right.consume: frozenset({AuthAction.CONSUME}),
     Right.enter: frozenset(AuthAction),
 }
-"""What gives a right to who was granted any of it."""
+"""The actions of grants, any of which gives a right."""
 _OF_TOPICS = frozenset({Right.see, Right.see_configs, Right.create_unasked, Right.produce, Right.consume})
 _OF_GROUPS = frozenset({Right.use, Right.see, Right.delete, Right.see_configs})
 _OF_TRANSACTIONS = frozenset({Right.transact, Right.find_transaction})
@@ -81,10 +81,10 @@ _OPERATIONS = {
     Right.describe_tokens: (Operation.DESCRIBE_TOKENS,),
     Right.see_configs: (Operation.DESCRIBE_CONFIGS,),
     Right.alter_configs: (Operation.ALTER_CONFIGS,),
-    # Pulsar's administrators do all of this at once.
+    # Pulsar's administrators do all of this in one right.
     Right.administer: (Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.ALTER_CONFIGS),
 }
-"""What ACLs must allow, all of it, for a right to a topic, a group or a transactional id."""
+"""The operations that ACLs must allow, all of them, for a right to a topic, a group or a transactional id."""
 
 
 class Authorization:
@@ -109,16 +109,16 @@ class Authorization:
         self._naming = naming
         self._by_tenant = by_tenant
         self._accesses: WeakValueDictionary[tuple[str, str], Access] = WeakValueDictionary()
-        """Whom somebody asks for now, by role and address."""
+        """The accesses in use now, by role and address."""
         self._remembering: WeakSet[Access] = WeakSet()
-        """Those of them that remember anything: each hears of a changed grant."""
+        """Those of them that remember anything: each is notified of a changed grant."""
         namespaces.changed.append(self.forget)
         acls.changed.append(self.forget)
 
     def access(self, role: str, host: str = "") -> Access | None:
-        """Return the remembered decisions of a role at an address; None if nobody is refused.
+        """Return the remembered decisions of a role at an address; None if authorization is off.
 
-        All its connections share them. ACLs for a ``host`` count for who is known to speak from there.
+        All its connections share them. ACLs for a ``host`` apply to clients that are known to connect from there.
         """
         if not self.enabled:
             return None
@@ -128,27 +128,27 @@ class Authorization:
         return found
 
     def access_of(self, principal: Principal, host: str = "") -> Access | None:
-        """Return what somebody may do; by way of a proxy, which speaks from ``host`` then, what both may."""
+        """Return what a client may do; through a proxy, whose address ``host`` is then, what both may."""
         if not self.enabled or not principal.proxy:
             return self.access(principal.role, host)
         return Proxied(self, principal.role, Access(self, principal.proxy, host))
 
     def forget(self) -> None:
-        """Decide anew from now on: some grant has changed."""
+        """Forget all decisions: some grant has changed."""
         for access in list(self._remembering):
             access.forget()
         self._remembering.clear()
 
     def remembers(self, access: Access) -> None:
-        """Have a change of grants told to who has begun to remember something."""
+        """Register an access that has begun to remember something, to notify it of changed grants."""
         self._remembering.add(access)
 
     def is_super(self, role: str) -> bool:
-        """Whether a role may do everything."""
+        """True if a role may do everything."""
         return role in self._super
 
     def may(self, role: str, right: Right, of: Resource = None, host: str = "") -> bool:
-        """Whether a role has a right to a topic, a group, a tenant or the whole broker."""
+        """True if a role has a right to a topic, a group, a tenant or the whole broker."""
         if not self.enabled or role in self._super:
             return True
         if isinstance(of, Subscribed):
@@ -179,7 +179,7 @@ class Authorization:
         return all(each is Verdict.ALLOWED or (each is Verdict.NO_ACL and everyone) for each in verdicts)
 
     def _broadly(self, role: str, right: Right, of: Tenant | None, host: str, *, granted: bool) -> bool:
-        """Decide about the cluster, and what is to be done anywhere."""
+        """Decide about the cluster, and about rights to any resource."""
         principal = f"User:{role}"
         if isinstance(of, Tenant):
             if granted or right is not Right.enter:
@@ -189,7 +189,7 @@ class Authorization:
         operation = _ON_CLUSTER.get(right)
         if operation is not None:
             verdict = self._acls.verdict(principal, host, operation, ResourceType.CLUSTER, (CLUSTER_NAME,))
-            if verdict is Verdict.DENIED and right is not Right.produce:  # topics give that, too
+            if verdict is Verdict.DENIED and right is not Right.produce:  # topics may grant it, too
                 return False
             if verdict is Verdict.ALLOWED or (verdict is Verdict.NO_ACL and self._everyone):
                 return True
@@ -201,7 +201,7 @@ class Authorization:
         return False
 
     def _subscribes(self, role: str, right: Right, of: Subscribed, host: str) -> bool:
-        """Decide about a topic by way of a subscription, which ACLs call a group."""
+        """Decide about a topic through a subscription, which ACLs call a group."""
         topic = of.topic
         if not self.may(role, right, topic, host):
             return False
@@ -218,7 +218,7 @@ class Authorization:
         return self._listed(role, Right.use, group, host, granted=granted)
 
     def _names(self, of: _Listed) -> tuple[ResourceType, tuple[str, ...]]:
-        """Return by which names ACLs may mean a resource."""
+        """Return the names that ACLs may use for a resource."""
         if isinstance(of, TopicName):
             if not of.persistent:
                 return ResourceType.TOPIC, (str(of),)
@@ -240,7 +240,7 @@ class Authorization:
         return kind, (of.id,)
 
     def _has_grants(self, of: _Listed) -> bool:
-        """Whether somebody was granted a topic by name or with its namespace: then it is not everybody's."""
+        """True if any role was granted a topic by name or with its namespace: then it is not open to all."""
         if not isinstance(of, TopicName) or of.namespace_name not in self._namespaces:
             return False
         auth = self._namespaces.policies(of.namespace_name).auth
@@ -252,7 +252,7 @@ class Authorization:
         if isinstance(of, TopicName):
             return self._has_topic(role, right, of)
         if isinstance(of, Group):
-            if right is Right.alter_configs:  # of members as well, who are not asked
+            if right is Right.alter_configs:  # also those of members, which are not asked
                 return self._administers(role, of.home.partition("/")[0])
             return right in _OF_GROUPS and self._joins(role, of)
         if isinstance(of, TokenOwner | TokenId):
@@ -284,7 +284,7 @@ class Authorization:
         return self._may_subscribe(role, group.home, group.name)
 
     def _may_have(self, role: str, of: TransactionalId) -> bool:
-        """Whether an id may be any producer's: no ACL gives it to some, and it is of no other role that is there."""
+        """True if any producer may use an id: no ACL restricts it, and it belongs to no other known role."""
         if of.tenant is not None and self._administers(role, of.tenant):
             return True
         if self._acls.gives(*self._names(of)) or not self._has_somewhere(role, _ACTIONS[Right.produce], None):
@@ -292,12 +292,12 @@ class Authorization:
         return of.role in ("", role) or not self._is_known(of.role)
 
     def _is_known(self, role: str) -> bool:
-        """Whether a role may do anything at all as a producer, by grants or ACLs."""
+        """True if a role may do anything at all as a producer, by grants or ACLs."""
         by_grant = role in self._super or self._has_somewhere(role, _ACTIONS[Right.produce], None)
         return by_grant or self._acls.mentions(f"User:{role}")
 
     def _has_somewhere(self, role: str, actions: frozenset[AuthAction], tenant: str | None) -> bool:
-        """Whether a role was granted any of these on any topic, there or not, of a tenant or of all."""
+        """True if a role was granted any of these on any topic, existing or not, of a tenant or of all."""
         if tenant is not None and self._administers(role, tenant):
             return True
         for namespace in self._namespaces.names():
@@ -342,7 +342,7 @@ class Authorization:
 
 
 class Access:
-    """What one role at one address may do, remembered."""
+    """The remembered decisions for one role at one address."""
 
     __slots__ = ("__weakref__", "_authorization", "_remembered", "host", "role", "written")
 
@@ -352,21 +352,21 @@ class Access:
         self.host = host
         self._remembered: dict[object, bool] = {}
         self.written: set[str | bytes] = set()
-        """Names and ids of topics, as clients spell them, that it may write to: what each small Produce looks at."""
+        """Names and ids of topics, as clients spell them, that it may write to: each small Produce looks only here."""
 
     def forget(self) -> None:
-        """Decide anew from now on."""
+        """Forget all decisions."""
         self._remembered.clear()
         self.written.clear()
 
     def writes(self, spelled: str | bytes) -> None:
-        """Remember that it may write to a topic by this name or id; what is decided about it is remembered, too."""
+        """Remember that it may write to a topic by this name or id; the decision about it is remembered, too."""
         if len(self.written) >= _MAX_REMEMBERED:
             self.written.clear()
         self.written.add(spelled)
 
     def may(self, right: Right, of: Resource = None) -> bool:
-        """Whether it has a right."""
+        """True if it has a right."""
         key = (right, of)
         found = self._remembered.get(key)
         if found is None:
@@ -374,15 +374,15 @@ class Access:
         return found
 
     def produces(self, topic: TopicName) -> bool:
-        """Whether it may write to a topic."""
+        """True if it may write to a topic."""
         return self.may(Right.produce, topic)
 
     def consumes(self, topic: TopicName, subscription: str | None = None) -> bool:
-        """Whether it may read a topic, with a subscription of this name."""
+        """True if it may read a topic, with a subscription of this name."""
         return self.may(Right.consume, topic if subscription is None else Subscribed(topic, subscription))
 
     def looks_up(self, topic: TopicName) -> bool:
-        """Whether it may see a topic."""
+        """True if it may see a topic."""
         return self.may(Right.see, topic)
 
     def _keep(self, key: object, decision: bool) -> bool:
@@ -395,7 +395,7 @@ class Access:
 
 
 class OtherBroker(Access):
-    """Another broker of the cluster: it may do what only brokers ask of each other."""
+    """Another broker of the cluster: it may do what only brokers request of each other."""
 
     ROLE: ClassVar[str] = "broker"
 
@@ -409,7 +409,7 @@ class OtherBroker(Access):
 
 
 class Proxied(Access):
-    """A role that a proxy asks for: it may what both may. Where it speaks from itself is not known."""
+    """A role behind a proxy: it may do what both may. The client's own address is not known."""
 
     __slots__ = ("_proxy",)
 
@@ -422,7 +422,7 @@ class Proxied(Access):
 
 
 def _is_like(role: str, pattern: str) -> bool:
-    """Pulsar's wildcards: ``team.*`` and ``*.team``, and ``*`` for everybody."""
+    """True if a role matches one of Pulsar's wildcards: ``team.*`` and ``*.team``, and ``*`` for all."""
     if pattern.endswith("*") and role.startswith(pattern[:-1]):
         return True
     return pattern.startswith("*") and role.endswith(pattern[1:])

@@ -1,11 +1,11 @@
 """Users and passwords, as Pulsar's AuthenticationProviderBasic takes them: lines ``user:hash``, as of htpasswd; and as
-Kafka's PlainLoginModule does, which has the passwords themselves (`magnetar.auth.jaas`).
+Kafka's PlainLoginModule does, which stores the passwords themselves (`magnetar.auth.jaas`).
 
 Hashes may be bcrypt (``$2y$``), apr1 (``$apr1$``), SHA-256 and SHA-512 crypt (``$5$``, ``$6$``), ``{SHA}``, or the old
-DES crypt; Pulsar itself takes apr1 and DES. A slow hash is worked out in a thread of its own kind, in `turns`, so that
-who tries many passwords holds up hardly anybody; one that was right is remembered, under a key that lives as long as
-the process, so that asking with each HTTP request costs nothing. For users that there are not nothing is worked out:
-they are answered after as long as it takes for one that there is.
+DES crypt; Pulsar itself takes apr1 and DES. Slow hashes are computed in threads, in `turns`, so a client that tries
+many passwords delays hardly any other; a right password is remembered, under a key that lives as long as the process,
+so that repeating it with each HTTP request costs nothing. For an unknown user no hash is computed: the answer comes
+after as long as it takes for a known one.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _log = logging.getLogger("magnetar.auth")
 
 
 class WrongPassword(Exception):
-    """The user is unknown, or the password is wrong; which of the two is for the log alone."""
+    """The user is unknown, or the password is wrong; only the log says which of the two."""
 
 
 class Passwords:
     """The users of one file, which is read again when it changes, and those with plain passwords, which stay."""
 
     def __init__(self, location: str, plain: Mapping[str, str] | None = None) -> None:
-        """Raise `InvalidConfig` for what cannot be read, and for hashes that nobody knows.
+        """Raise `InvalidConfig` for an unreadable file, and for unknown kinds of hashes.
 
         ``location`` may be empty where there are ``plain`` passwords, by user.
         """
@@ -48,7 +48,7 @@ class Passwords:
         self._plain = {user: password.encode() for user, password in (plain or {}).items()}
         self._key = os.urandom(32)
         self._right: dict[str, bytes] = {}
-        """By user: what the last right password looked like."""
+        """By user: the seal of the last right password."""
         self._stamp = self._look()
         self._users = self._read() if location else {}
         self._turns = PasswordTurns()
@@ -56,9 +56,9 @@ class Passwords:
         """How long a check took last."""
 
     async def prove(self, said: str, address: str = "") -> str:
-        """Return the user of ``user:password``, or raise `WrongPassword`; nobody else waits for it.
+        """Return the user of ``user:password``, or raise `WrongPassword`; other clients do not wait for it.
 
-        ``address`` is where the client is: each gets its turn.
+        ``address`` is the client's: each address gets its turn.
         """
         user, colon, _ = said.partition(":")
         if not colon or not user:
@@ -71,7 +71,7 @@ class Passwords:
         try:
             if user in self._users:
                 return await self._turns.work(user, address, partial(self.check, said))
-            if not self._check_s:  # nobody knows yet how long it takes
+            if not self._check_s:  # it is unknown yet how long a check takes
                 await self._turns.work("", "", partial(self._take_time, said))
         except TooManyWait:
             raise WrongPassword(f"too many passwords of user {user!r} wait to be checked") from None
@@ -95,7 +95,7 @@ class Passwords:
             raise WrongPassword(self._wrong(user))
         began = perf_counter()
         stored = self._users.get(user)
-        # Against whatever hash there is, so that the time does not tell who is a user.
+        # Against whatever hash there is, so that the time does not reveal whether the user exists.
         against = stored if stored is not None else next(iter(self._users.values()))
         try:
             is_right = self._context.verify(password, against)
@@ -110,7 +110,7 @@ class Passwords:
         return user
 
     def remembered(self, said: str) -> str | None:
-        """Return the user of ``user:password`` if that was right a while ago; None says nothing."""
+        """Return the user of ``user:password`` if that was right a while ago; None means nothing."""
         user, _, password = said.partition(":")
         if self._is_plainly(user, password):
             return user

@@ -1,4 +1,4 @@
-"""What a client's certificate says about who it is."""
+"""The identity in a client's certificate."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Delegation tokens (KIP-48): what somebody gives to his workers, who log in with it by SCRAM instead of his password.
+"""Delegation tokens (KIP-48): a user gives one to workers, which log in with it by SCRAM instead of the password.
 
-They lie in the metadata store at ``/magnetar/delegation-tokens/<id>``, JSON, without what proves them: that is the HMAC
-of the id, made with the broker's secret (``delegation.token.secret.key``), base64 of which is the password.
+They are stored in the metadata store at ``/magnetar/delegation-tokens/<id>``, JSON, without their proof: that is the
+HMAC of the id with the broker's secret (``delegation.token.secret.key``), base64 of which is the password.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _ROOT = "/magnetar/delegation-tokens"
 _ITERATIONS = 4096
 _SALT_BYTES = 16
 MAX_RENEWERS = 100
-"""Of one token; Kafka has no bound."""
+"""The most renewers of one token; Kafka has no bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class DelegationToken:
-    """One of them. Times are ms since 1970; ``owner``, ``requester`` and ``renewers`` are roles."""
+    """A delegation token. Times are ms since 1970; ``owner``, ``requester`` and ``renewers`` are roles."""
 
     id: str
     owner: str
@@ -42,16 +42,16 @@ class DelegationToken:
     renewers: tuple[str, ...]
     issued_ms: int
     max_ms: int
-    """When it ends whoever renews it."""
+    """When it expires however often it is renewed."""
     expires_ms: int
 
     def is_of(self, role: str) -> bool:
-        """Whether a role may renew it, end it and see it."""
+        """True if a role may renew it, expire it and see it."""
         return role in (self.owner, self.requester, *self.renewers)
 
 
 class DelegationTokens:
-    """All of them, held in memory."""
+    """All delegation tokens, in memory."""
 
     root = _ROOT
 
@@ -63,18 +63,18 @@ class DelegationTokens:
         """By path."""
         self._by_proof: dict[bytes, DelegationToken] = {}
         self._credentials: dict[tuple[str, str], Credential] = {}
-        """By id and mechanism, of those that were logged in with."""
+        """By id and mechanism, for tokens that were used to log in."""
 
     @property
     def enabled(self) -> bool:
-        """Whether there is a secret to make tokens with."""
+        """True if there is a secret to create tokens with."""
         return bool(self._secret)
 
     def known(self) -> Iterable[str]:
         return tuple(self._tokens)
 
     def apply(self, path: str, stored: Stored | None) -> None:
-        """Take over one token."""
+        """Apply the stored state of one token."""
         now = None if stored is None or path == _ROOT else _decode(path, stored.value)
         before = self._tokens.pop(path, None)
         if before is not None:
@@ -86,20 +86,20 @@ class DelegationTokens:
                 del self._credentials[key]
 
     def proof(self, token: DelegationToken) -> bytes:
-        """Return the HMAC of a token, which whoever has it shows."""
+        """Return the HMAC of a token, which its holder shows."""
         return hmac.digest(self._secret, token.id.encode(), "sha512")
 
     def all(self, now_ms: int) -> list[DelegationToken]:
-        """Return those that have not ended."""
+        """Return the tokens that have not expired."""
         return [each for each in self._tokens.values() if each.expires_ms > now_ms]
 
     def by_id(self, token_id: str, now_ms: int) -> DelegationToken | None:
-        """Return a token that has not ended."""
+        """Return a token that has not expired, None without one."""
         found = self._tokens.get(f"{_ROOT}/{token_id}") if "/" not in token_id else None
         return found if self.enabled and found is not None and found.expires_ms > now_ms else None
 
     def credential(self, token: DelegationToken, mechanism: Mechanism) -> Credential:
-        """Return what SCRAM asks of who logs in with a token. The first time takes milliseconds."""
+        """Return the SCRAM credential of a token. The first time takes milliseconds."""
         key = (token.id, mechanism.name)
         if key not in self._credentials:
             salt = os.urandom(_SALT_BYTES)
@@ -111,7 +111,7 @@ class DelegationTokens:
     async def create(
         self, owner: str, requester: str, renewers: Iterable[str], lifetime_ms: int, now_ms: int
     ) -> DelegationToken:
-        """Make a token; a ``lifetime_ms`` of 0 or less is the longest that there may be.
+        """Create a token; a ``lifetime_ms`` of 0 or less is the longest possible.
 
         Raises `TokensDisabled` or `TooManyRenewers`.
         """
@@ -130,12 +130,12 @@ class DelegationTokens:
         return made
 
     async def renew(self, proof: bytes, role: str, period_ms: int, now_ms: int) -> int:
-        """Have a token end later, and return when; raise `TokenNotFound`, `TokenNotYours` or `TokenExpired`."""
+        """Renew a token, and return when it expires; raise `TokenNotFound`, `TokenNotYours` or `TokenExpired`."""
         period = period_ms if period_ms > 0 else self._settings.delegation_token_expiry_time_ms
         return await self._ends(proof, role, now_ms, lambda token: min(token.max_ms, now_ms + period))
 
     async def expire(self, proof: bytes, role: str, period_ms: int, now_ms: int) -> int:
-        """Have a token end after a period, at once if that is negative, and return when; raises as `renew`."""
+        """Expire a token after a period, immediately if that is negative, and return when; raise as `renew`."""
         if period_ms < 0:
             return await self._ends(proof, role, now_ms, lambda token: now_ms)
         return await self._ends(proof, role, now_ms, lambda token: min(token.max_ms, now_ms + period_ms))
@@ -165,7 +165,7 @@ class DelegationTokens:
         return ends
 
     async def tidy(self, now_ms: int) -> None:
-        """Forget those that have ended."""
+        """Delete the tokens that have expired."""
         for path in [path for path, each in self._tokens.items() if each.expires_ms <= now_ms]:
             await self._cache.change(lambda path=path: [Delete(path, ANY)] if path in self._tokens else [])  # type: ignore[misc]
 

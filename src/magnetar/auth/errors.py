@@ -1,4 +1,4 @@
-"""What of users and tokens can be refused; who keeps these may not be loaded where it is told to a client."""
+"""Refusals about users and tokens, in a module of their own: users and tokens may not be loaded where one is sent."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from magnetar.base.errors import BrokerError
 
 
 class TokensDisabled(BrokerError):
-    """The broker has no secret to make tokens with."""
+    """The broker has no secret to create tokens with."""
 
 
 class TokenNotFound(BrokerError):
@@ -14,15 +14,15 @@ class TokenNotFound(BrokerError):
 
 
 class TokenNotYours(BrokerError):
-    """Only its owner, who asked for it, and its renewers may renew and end a token."""
+    """Only its owner, its requester and its renewers may renew and expire a token."""
 
 
 class TokenExpired(BrokerError):
-    """The token has ended."""
+    """The token has expired."""
 
 
 class TooManyRenewers(BrokerError):
-    """All who may renew a token are kept with it, at every broker."""
+    """A token has too many renewers: all of them are stored with it, at every broker."""
 
 
 class UserNotFound(BrokerError):
@@ -30,8 +30,8 @@ class UserNotFound(BrokerError):
 
 
 class UnacceptableCredential(BrokerError):
-    """A user's name, salt or number of iterations cannot be."""
+    """A user's name, salt or number of iterations is invalid."""
 
 
 class AuthenticationRequired(Exception):
-    """The client asks for something before it has said who it is, or after its proof has ended."""
+    """The client sends a request before it has authenticated, or after its credentials have expired."""

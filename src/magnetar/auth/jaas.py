@@ -3,7 +3,7 @@
     org.apache.kafka.common.security.plain.PlainLoginModule required
         username="broker" password="secret" user_alice="alice's secret" user_bob="bob's";
 
-``username`` and ``password`` are who a Kafka broker itself is to others; no broker logs in so here.
+``username`` and ``password`` are those that a Kafka broker itself logs in with; no broker logs in so here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def text_of(users: Mapping[str, str]) -> str:
 
 
 def of_all(texts: Iterable[str]) -> str:
-    """Return one login module with the users of several, but for those that have several passwords."""
+    """Return one login module with the users of several, except users that have several passwords."""
     found: dict[str, set[str]] = {}
     for text in texts:
         for user, password in users_of(text).items():
@@ -41,7 +41,7 @@ def of_all(texts: Iterable[str]) -> str:
 
 
 def users_of(text: str) -> dict[str, str]:
-    """Return the passwords by user; raise `InvalidConfig` for what is no such module, without telling what it says."""
+    """Return the passwords by user; raise `InvalidConfig` for what is no such module, without quoting it."""
     module, flag, options = (*text.split(None, 2), "", "", "")[:3]
     if not module.endswith(_MODULE) or flag.lower() not in _FLAGS:
         raise InvalidConfig(

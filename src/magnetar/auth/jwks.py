@@ -1,9 +1,9 @@
 """A JSON Web Key Set: the public keys of an identity provider, found by the ``kid`` of a token (RFC 7517).
 
-A set in a file is read anew when the file changes. One at an http address is asked for in a thread: regularly, again
-and again after growing pauses where that failed, and when a token names an unknown key. A provider known by its issuer
-alone is asked where its keys are (``/.well-known/openid-configuration``, OpenID Connect Discovery). Old keys count
-until there are new ones. Only one question is under way, with one thread of its own, however many wait for its answer.
+A set in a file is read again when the file changes. One at an http address is fetched in a thread: regularly, after
+growing pauses where that failed, and when a token names an unknown key. A provider known by its issuer alone is asked
+where its keys are (``/.well-known/openid-configuration``, OpenID Connect Discovery). Old keys stay valid until there
+are new ones. Only one fetch is under way, with one thread of its own, however many wait for it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from magnetar.auth.keys import VerificationKey, algorithms_of, file_of, read_loc
 from magnetar.base.errors import InvalidConfig
 
 _SETTING = "token.jwks"
-_UNKNOWN_KEY_S = 30.0  # a stranger's made-up key ids must not have the provider asked all the time
+_UNKNOWN_KEY_S = 30.0  # a client's made-up key ids must not cause a fetch each time
 _DISCOVERY = "/.well-known/openid-configuration"
 _log = logging.getLogger("magnetar.auth")
 
 
 class Pauses(NamedTuple):
-    """When a key set is asked for again: regularly, and after failures in a row, whose pauses double."""
+    """When a key set is fetched again: regularly, and after failures in a row, whose pauses double."""
 
     refresh_ms: int = 3_600_000
     retry_ms: int = 100
@@ -46,7 +46,7 @@ _PAUSES = Pauses()
 
 
 class KeySet:
-    """Keys at one location. The first look raises `InvalidConfig`; later ones keep the old keys and complain."""
+    """Keys at one location. The first read raises `InvalidConfig`; later ones keep the old keys and log a warning."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class KeySet:
         *,
         discover: bool = False,
     ) -> None:
-        """``discover``: the location is an issuer, who says where its keys are."""
+        """``discover``: the location is an issuer, which says where its keys are."""
         self._location = location
         self._pauses = pauses
         self._clock = clock
@@ -66,7 +66,7 @@ class KeySet:
         self._fetching: _Fetch | None = None
         self._asked = -_UNKNOWN_KEY_S
         self._failures = 0
-        """In a row."""
+        """Failures in a row."""
         self._file = None if self._is_remote else file_of(location)
         self._seen = _signature(self._file)
         self._keys: tuple[VerificationKey, ...] = ()
@@ -84,11 +84,11 @@ class KeySet:
         return found
 
     def is_coming(self, key_id: str | None) -> bool:
-        """Whether a key for this id is not known, but asked for at this moment: then `wait` may bring it."""
+        """True if a key for this id is not known, but a fetch is under way: then `wait` may bring it."""
         return not self.candidates(key_id) and self._fetching is not None and not self._fetching.is_done
 
     async def wait(self) -> None:
-        """Wait for an answer that is under way, as long as one may take."""
+        """Wait for a fetch that is under way, as long as one may take."""
         if self._fetching is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(DEADLINE_S + 1):
@@ -119,7 +119,7 @@ class KeySet:
             self._fetching = _Fetch(self._fetch)
 
     def _fetch(self) -> None:
-        from http.client import HTTPException  # a megabyte, and few ask a provider
+        from http.client import HTTPException  # a megabyte, and few brokers have a provider
 
         until_s = time.monotonic() + DEADLINE_S
         try:
@@ -134,7 +134,7 @@ class KeySet:
 
 
 class _Fetch:
-    """A question in a thread of its own. All that wait for its end, on one loop, share an event."""
+    """A fetch in a thread of its own. All that wait for its end, on one loop, share an event."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work

@@ -1,6 +1,6 @@
-"""What an identity provider answers to a GET, as a whole within a time: one that drips counts as one that hangs.
+"""The answer of an identity provider to a GET, whole and in time: one that drips counts as one that hangs.
 
-`urllib`'s timeout is that of each read: an answer of a byte now and then would never end, and no other be asked for.
+`urllib`'s timeout is that of each read: an answer of a byte now and then would never end, and block the next fetch.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     import http.client
 
 DEADLINE_S = 10.0
-"""For all that a key set is asked for: name, connection, redirections, discovery and keys."""
+"""For a whole fetch of a key set: name, connection, redirections, discovery and keys."""
 _MAX_BYTES = 1 << 20
 
 
 class _Sockets:
-    """The connections of one question. At its end they are cut, wherever its thread stands."""
+    """The connections of one fetch. At its end they are cut, wherever its thread is."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -52,7 +52,7 @@ def got_within(location: str, until_s: float) -> bytes:
 
     Raises ``OSError``, ``ValueError``, ``HTTPException`` or `InvalidConfig`.
     """
-    from http.client import HTTPException  # a megabyte, and few ask a provider
+    from http.client import HTTPException  # a megabyte, and few brokers have a provider
 
     left_s = until_s - time.monotonic()
     if left_s <= 0:
@@ -78,8 +78,8 @@ def got_within(location: str, until_s: float) -> bytes:
 
 
 def _opener(sockets: _Sockets) -> Any:
-    """Return what asks as ``urllib.request.urlopen`` does, and names its connections."""
-    import http.client  # this and the next are slow to load, and few need them
+    """Return an opener that works as ``urllib.request.urlopen`` does, and registers its connections."""
+    import http.client  # this and the next are slow to load, and few brokers need them
     import urllib.request
 
     class Plain(http.client.HTTPConnection):

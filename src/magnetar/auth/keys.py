@@ -1,10 +1,10 @@
-"""Keys of tokens, from where settings say they are: ``file:``, ``data:``, a path, or base64, as Pulsar reads them.
+"""Keys of tokens, from the locations in settings: ``file:``, ``data:``, a path, or base64, as Pulsar reads them.
 
     a secret        raw bytes; signs and verifies HS256 and, if long enough, HS384 and HS512
     a public key    PEM or DER (X.509 SubjectPublicKeyInfo); verifies RS and PS, or ES on the key's own curve
 
-Which algorithms a key may verify follows from the key alone and never from the token, so a token cannot have a
-public key taken for a secret, nor ask for none.
+Which algorithms a key may verify follows from the key alone and never from the token, so a token cannot make a public
+key pass for a secret, nor ask for no key at all.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class VerificationKey:
 
 
 def read_location(location: str, setting: str) -> bytes:
-    """Return what lies at ``file:``, ``data:``, a path, or in base64; `InvalidConfig` names the setting."""
+    """Return the content of ``file:``, ``data:``, a path, or base64; `InvalidConfig` names the setting."""
     try:
         if location.startswith("file:"):
             return Path(unquote(urlsplit(location).path)).read_bytes()
@@ -56,7 +56,7 @@ def read_location(location: str, setting: str) -> bytes:
 
 
 def file_of(location: str) -> Path | None:
-    """Return the file that a location means, if it means one that is there."""
+    """Return the file that a location names, if it names one that exists."""
     if location.startswith("file:"):
         return Path(unquote(urlsplit(location).path))
     try:
@@ -82,7 +82,7 @@ def secret_key(secret: bytes, setting: str) -> VerificationKey:
 
 
 def public_key(content: bytes, setting: str) -> VerificationKey:
-    """Return the public key that PEM or DER holds; `InvalidConfig` if it is none, or of a kind that cannot be."""
+    """Return the public key in PEM or DER; `InvalidConfig` if it is none, or of an unsupported kind."""
     from cryptography.hazmat.primitives import serialization
 
     try:
@@ -96,7 +96,7 @@ def public_key(content: bytes, setting: str) -> VerificationKey:
 
 
 def private_key(content: bytes, password: bytes | None = None) -> PrivateKeyTypes:
-    """Return the private key that PEM or DER (PKCS 8) holds; raise `InvalidConfig`."""
+    """Return the private key in PEM or DER (PKCS 8); raise `InvalidConfig`."""
     from cryptography.hazmat.primitives import serialization
 
     try:
@@ -108,7 +108,7 @@ def private_key(content: bytes, password: bytes | None = None) -> PrivateKeyType
 
 
 def algorithms_of(key: Any, setting: str) -> tuple[str, ...]:
-    """Return the algorithms that a public or private key of cryptography's can be used for."""
+    """Return the algorithms that a public or private key (of `cryptography`) can be used for."""
     from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
     if isinstance(key, rsa.RSAPublicKey | rsa.RSAPrivateKey):

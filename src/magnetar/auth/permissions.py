@@ -1,4 +1,4 @@
-"""Granting and revoking, as Pulsar's admin calls it. Every change is stored, and in force, when a call returns."""
+"""Granting and revoking, as in the Pulsar admin. Every change is stored, and in force, when a call returns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Permissions:
         self._policies = policies
 
     def of_namespace(self, namespace: str) -> AuthPolicies:
-        """Return all grants of a namespace, and what of Kafka's ACLs is one in other words."""
+        """Return all grants of a namespace, with the Kafka ACLs that amount to one."""
         auth = self._namespaces.policies(namespace).auth
         topics = dict(auth.topics)
         for topic, grants in self._policies.topics_in(namespace).items():
@@ -52,7 +52,7 @@ class Permissions:
         )
 
     async def revoke(self, namespace: str, role: str, topic: TopicName | None = None) -> bool:
-        """Take all grants of a role on a namespace, or on one topic, away; tell whether there were any."""
+        """Revoke all grants of a role on a namespace, or on one topic; return whether there were any."""
         before = self._namespaces.policies(namespace).auth
         had = await self._policies.revoke(namespace, role, topic)
         if before.revoked(role, _full(topic)) == before:
@@ -63,7 +63,7 @@ class Permissions:
         return True
 
     async def grant_subscription(self, namespace: str, subscription: str, roles: Iterable[str]) -> None:
-        """Open a subscription to some roles more; from the first on, it is closed to all others."""
+        """Open a subscription to more roles; from the first on, it is closed to all others."""
         more = frozenset(roles)
         await self._namespaces.change_auth_policies(
             namespace,
@@ -82,14 +82,14 @@ class Permissions:
         )
 
     async def set_subscription(self, namespace: str, subscription: str, roles: Iterable[str]) -> None:
-        """Open a subscription to exactly these roles; to all who may consume if there are none."""
+        """Open a subscription to exactly these roles; without roles, to all that may consume."""
         only = frozenset(roles)
         await self._namespaces.change_auth_policies(
             namespace, lambda before: before.with_subscription(subscription, only)
         )
 
     async def set_tenant_admins(self, tenant: str, roles: Iterable[str]) -> None:
-        """Make these roles, and no others, the admins of a tenant, which is created if it was not there."""
+        """Make exactly these roles the admins of a tenant, which is created if it does not exist."""
         await self._namespaces.set_admin_roles(tenant, roles)
 
 

@@ -1,4 +1,4 @@
-"""All that was granted, as Kafka's ACLs: those that are kept as such, and Pulsar's grants in their words.
+"""All permissions as Kafka's ACLs: those that are stored as such, and Pulsar's grants in the same terms.
 
     Pulsar                                    Kafka
     consume on a topic                        READ on the topic, literal
@@ -7,11 +7,11 @@
     an admin of a tenant                      ALL on the prefix tenant/
     a grant to the role *, with wildcards     the same to User:*
 
-What Pulsar's grants say is shown so, and taken away when such an entry is deleted; an entry that a grant says already
-is not made again. Kafka's entries that Pulsar has words for are told to its tools among the grants of a topic or
-namespace, and go when the role's grant there is revoked. No words there are for subscriptions kept for some roles, for
-actions like functions, for grants to ``team.*``, and for that who may consume anything may use any group; and on the
-other side for DENY, hosts, groups, transactional ids, the cluster, and prefixes that are no namespace.
+Pulsar's grants are shown this way, and revoked when such an entry is deleted; an entry that a grant already covers is
+not created again. Kafka entries that Pulsar can express are listed to its tools among the grants of a topic or
+namespace, and are deleted when the role's grant there is revoked. Kafka cannot express subscriptions restricted to some
+roles, actions like functions, grants to ``team.*``, and the rule that a role that may consume anything may use any
+group; Pulsar cannot express DENY, hosts, groups, transactional ids, the cluster, and prefixes that are no namespace.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _USER = "User:"
 
 
 class Grant(NamedTuple):
-    """One thing that Pulsar grants: an action, or the administration of a tenant where there is none."""
+    """One Pulsar grant: of an action, or without one, of a tenant's administration."""
 
     role: str
     action: AuthAction | None
@@ -56,23 +56,23 @@ class Policies:
     """Both stores as one."""
 
     def __init__(self, namespaces: Namespaces, acls: Acls, naming: Naming, *, wildcards: bool) -> None:
-        """``wildcards``: a grant to the role ``*`` is one to everybody."""
+        """``wildcards``: a grant to the role ``*`` is one to all."""
         self._namespaces = namespaces
         self._acls = acls
         self._naming = naming
         self._wildcards = wildcards
 
     def all(self) -> list[Acl]:
-        """Return everything, each entry once."""
+        """Return all entries, each once."""
         return list(dict.fromkeys([*self._acls.all(), *self._granted()]))
 
     async def create(self, acls: Iterable[Acl]) -> None:
-        """Keep entries, but those that grants say already."""
+        """Store entries, except those that grants already cover."""
         granted = self._granted()
         await self._acls.create(each for each in acls if each not in granted)
 
     async def delete(self, acls: Iterable[Acl]) -> None:
-        """Forget entries, and take away the grants that say the same."""
+        """Delete entries, and revoke the grants that amount to the same."""
         wanted = list(acls)
         granted = self._granted()
         await self._acls.delete(wanted)
@@ -129,15 +129,15 @@ class Policies:
     # Pulsar's view.
 
     def of_namespace(self, namespace: str) -> Grants:
-        """Return what entries of Kafka's allow on all topics of a namespace, in Pulsar's words."""
+        """Return what Kafka entries allow on all topics of a namespace, in Pulsar's words."""
         return self._as_grants({f"{namespace}/"}, PatternType.PREFIXED)
 
     def of_topic(self, topic: TopicName) -> Grants:
-        """Return what entries of Kafka's allow on exactly this topic, in Pulsar's words."""
+        """Return what Kafka entries allow on exactly this topic, in Pulsar's words."""
         return self._as_grants(set(self._names(topic)), PatternType.LITERAL)
 
     def topics_in(self, namespace: str) -> dict[str, Grants]:
-        """Return what entries of Kafka's allow on topics of a namespace, by the topics' full names."""
+        """Return what Kafka entries allow on topics of a namespace, by the topics' full names."""
         found: dict[str, dict[str, frozenset[AuthAction]]] = {}
         for acl in self._acls.all():
             if acl.pattern_type is PatternType.LITERAL and self._is_allowance(acl):
@@ -147,7 +147,7 @@ class Policies:
         return dict(found)
 
     async def revoke(self, namespace: str, role: str, topic: TopicName | None = None) -> bool:
-        """Forget the entries that allow a role something on exactly this; tell whether there were any."""
+        """Delete the entries that allow a role something on exactly this; return whether there were any."""
         names = {f"{namespace}/"} if topic is None else set(self._names(topic))
         pattern = PatternType.PREFIXED if topic is None else PatternType.LITERAL
         found = [each for each in self._about(names, pattern) if each.principal == f"{_USER}{role}"]
@@ -155,7 +155,7 @@ class Policies:
         return bool(found)
 
     def others(self) -> list[Acl]:
-        """Return the entries that Pulsar has no words for."""
+        """Return the entries that Pulsar cannot express."""
         return [each for each in self._acls.all() if not self._is_expressible(each)]
 
     def _as_grants(self, names: set[str], pattern: PatternType) -> Grants:

@@ -1,10 +1,10 @@
-"""Whom one of Pulsar's proxies asks for: its ``original_principal`` in CONNECT, ``X-Original-Principal`` over HTTP.
+"""The client behind a Pulsar proxy: ``original_principal`` in CONNECT, ``X-Original-Principal`` over HTTP.
 
-    the connection's role     names another          names itself           names nobody
-    one of ``proxyRoles``     both are asked about    refused                refused
+    the connection's role     names another          names itself           names no role
+    one of ``proxyRoles``     both are checked       refused                refused
     any other                 refused                 it is itself           it is itself
 
-With ``authenticateOriginalAuthData`` the client's own proof comes with CONNECT, and what that proves is its name.
+With ``authenticateOriginalAuthData`` the client's own credentials come with CONNECT, and they determine its role.
 
 As in Pulsar, only where there is authorization; and no proxy speaks for a proxy.
 """
@@ -21,18 +21,18 @@ ORIGINAL_PRINCIPAL_HEADER = "x-original-principal"
 
 
 class OriginalProof(NamedTuple):
-    """What a proxy forwards of its client: by which method it proves who it is, and with what."""
+    """The credentials of a client that a proxy forwards, and their authentication method."""
 
     method: str
     data: str
 
 
 class InvalidOriginalPrincipal(AuthenticationFailed):
-    """A role that may not speak for whom it names, or names nobody and must."""
+    """A role that may not act for the role it names, or names none and must."""
 
 
 def behind(principal: Principal, original: str, settings: SecuritySettings) -> Principal:
-    """Return who asks, if ``principal`` has proved itself and names ``original``; raise `InvalidOriginalPrincipal`."""
+    """Return the client, if ``principal`` is authenticated and names ``original``; raise `InvalidOriginalPrincipal`."""
     if not settings.authorization_enabled:
         return principal
     original = original.strip()

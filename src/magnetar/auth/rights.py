@@ -1,4 +1,4 @@
-"""The rights that somebody may have, and what they are to, in every protocol's words."""
+"""The rights that a role may have, and their resources, in every protocol's words."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from magnetar.topics.names import TopicName
 
 
 class Right(StrEnum):
-    """What somebody may be allowed; the words are those of refusals."""
+    """A right; its value is the text of a refusal."""
 
     see = "produce or consume on the topic"
-    """To know that a topic, a group or a transaction is there, and what it is like."""
+    """To know that a topic, a group or a transaction exists, and to describe it."""
     produce = "produce on the topic"
     consume = "consume on the topic"
     use = "consume where the group is at home"
-    """To be a member of one of Kafka's groups, and to see it."""
+    """To be a member of a Kafka group, and to see it."""
     enter = "any grant in the tenant"
-    """To have a tenant for one's home."""
+    """To use a tenant as the client's home."""
     administer = "tenant admin"
     operate = "super user"
 
-    # Kafka tells these apart; Pulsar grants them together.
+    # Kafka distinguishes these; Pulsar grants them together.
     create = "tenant admin, or CREATE"
     create_unasked = "produce or consume on the topic, or CREATE"
-    """To have a topic made by asking for it."""
+    """To create a topic by requesting it."""
     delete = "tenant admin, or DELETE"
     alter = "tenant admin, or ALTER"
     see_configs = "DESCRIBE_CONFIGS"
@@ -40,37 +40,37 @@ class Right(StrEnum):
     describe_tokens = "DESCRIBE_TOKENS on the user"
     transact = "produce somewhere, or WRITE on the transactional id"
     find_transaction = "produce somewhere, or DESCRIBE on the transactional id"
-    """To learn which broker has a transaction."""
+    """To look up the broker of a transaction."""
 
 
 class Subscribed(NamedTuple):
-    """A topic by way of a subscription."""
+    """A topic through a subscription."""
 
     topic: TopicName
     subscription: str
 
 
 class Group(NamedTuple):
-    """One of Kafka's groups. It has no owner; what may be consumed in ``tenant`` (None: anywhere) opens it."""
+    """A Kafka group. It has no owner; a role that may consume in ``tenant`` (None: anywhere) may use it."""
 
     name: str
     home: str
-    """``tenant/namespace`` whose subscriptions may be kept for some roles."""
+    """``tenant/namespace`` whose subscriptions may be restricted to some roles."""
     tenant: str | None = None
 
 
 class TransactionalId(NamedTuple):
-    """One of Kafka's transactional ids."""
+    """A transactional id of Kafka."""
 
     id: str
     role: str = ""
-    """Which role's it is; empty if no role's, or if that is not known."""
+    """The role that owns it; empty if no role does, or if that is not known."""
     tenant: str | None = None
-    """Whose clients' it is, where tenants have ids of their own; its admins have all of them."""
+    """The tenant of its clients, where tenants have ids of their own; the tenant's admins own all of them."""
 
 
 class TokenOwner(NamedTuple):
-    """Somebody in whose name delegation tokens are made or seen."""
+    """The role for which delegation tokens are created or seen."""
 
     role: str
 
@@ -82,10 +82,10 @@ class TokenId(NamedTuple):
 
 
 class Tenant(NamedTuple):
-    """All that there is in a tenant."""
+    """Everything in a tenant."""
 
     name: str
 
 
 Resource = TopicName | Subscribed | Group | TransactionalId | TokenOwner | TokenId | Tenant | None
-"""What a right is to. None is the whole broker: there, to produce or consume is to be allowed it anywhere."""
+"""The resource of a right. None is the whole broker: there, to produce or consume means to be allowed it anywhere."""

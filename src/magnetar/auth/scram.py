@@ -1,13 +1,13 @@
 """SCRAM, the broker's side of it (RFC 5802, RFC 7677), as Kafka speaks it: without channel binding.
 
-    client  n,,n=alice,r=<nonce>                    whom it wants to be
-    broker  r=<nonce><more>,s=<salt>,i=<iterations> what he proves it with
+    client  n,,n=alice,r=<nonce>                    the user it wants to be
+    broker  r=<nonce><more>,s=<salt>,i=<iterations> the parameters of the proof
     client  c=biws,r=<nonce><more>,p=<proof>        that it knows the password
     broker  v=<signature>                           that the broker knows it, too
 
-What the broker keeps of a password (`Credential`) is not enough to be its user. Bytes in, bytes out; who asks has
-looked up the credential. Names and passwords are UTF-8 as they came, as in Kafka: nothing is done about letters that
-look the same (SASLprep).
+What the broker stores of a password (`Credential`) is not enough to log in as its user. Bytes in, bytes out; the caller
+looks up the credential. Names and passwords are UTF-8 as they came, as in Kafka: letters that look the same are not
+normalized (SASLprep).
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from typing import Final
 
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
-"""Kafka's bounds: a client works as much for each login, and may be made to by whoever sets its password."""
+"""Kafka's bounds: a client does this work for each login, and the user that sets its password chooses how much."""
 _SALT_BYTES = 24
 _NONCE_BYTES = 24
 MAX_NAME_BYTES: Final = 1024
 MAX_MESSAGE_BYTES: Final = 16 << 10
-"""Of what a client says at a time: it is looked through while others wait, at 0.2 us a byte."""
+"""The largest message of a client: it is parsed while others wait, at 0.2 us a byte."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mechanism:
-    """One of the two mechanisms. ``number`` is that of Kafka's requests, ``digest`` the hash's name in Python."""
+    """One of the two mechanisms. ``number`` is the one in Kafka requests, ``digest`` the hash's name in Python."""
 
     name: str
     number: int
     digest: str
     size: int
-    """Of what the hash gives, in bytes."""
+    """The size of the hash in bytes."""
 
     def mac(self, key: bytes, message: bytes) -> bytes:
         """Return the HMAC."""
@@ -61,12 +61,12 @@ MECHANISMS: Final = {
 
 
 class ScramRefused(Exception):
-    """The exchange ends here. The message is for the log alone: a client learns only that it is not let in."""
+    """The exchange ends here. The message is for the log alone: a client learns only that it is refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What is kept of a password: enough to check it, and to show that it is known. It does not show when printed."""
+    """The stored form of a password: enough to check it, and to prove that it is known. It is hidden when printed."""
 
     iterations: int
     salt: bytes = field(repr=False)
@@ -82,13 +82,13 @@ def salted(mechanism: Mechanism, password: bytes, salt: bytes, iterations: int) 
 def of_salted_password(
     mechanism: Mechanism, salted_password: bytes, salt: bytes, iterations: int
 ) -> Credential:
-    """Return what is kept of a password that the client has salted itself."""
+    """Return the credential of a password that the client has salted itself."""
     stored = mechanism.hash(mechanism.mac(salted_password, b"Client Key"))
     return Credential(iterations, salt, stored, mechanism.mac(salted_password, b"Server Key"))
 
 
 def of_password(mechanism: Mechanism, password: str, iterations: int = MIN_ITERATIONS) -> Credential:
-    """Return what is kept of a password, with a salt of its own. This takes milliseconds."""
+    """Return the credential of a password, with a new salt. This takes milliseconds."""
     salt = os.urandom(_SALT_BYTES)
     return of_salted_password(
         mechanism, salted(mechanism, password.encode(), salt, iterations), salt, iterations
@@ -96,9 +96,9 @@ def of_password(mechanism: Mechanism, password: str, iterations: int = MIN_ITERA
 
 
 def impostor(mechanism: Mechanism, user: str, secret: bytes, like: Credential | None) -> Credential:
-    """Return a credential that no password fits, for a user that there is not.
+    """Return a credential that no password fits, for an unknown user.
 
-    It is the same whenever he is asked for, and looks ``like`` others', so that answers do not tell who is a user.
+    It is always the same for one name, and looks ``like`` others, so that answers do not reveal whether a user exists.
     """
 
     def made(what: bytes, size: int) -> bytes:
@@ -131,7 +131,7 @@ class ScramExchange:
         credential_of: Callable[[str, bool], Credential] | None = None,
         nonce: str | None = None,
     ) -> None:
-        """``credential_of(user, by_token)`` is for `first`: what is kept of a user's password, or of a token."""
+        """``credential_of(user, by_token)`` is for `first`: the credential of a user, or of a token."""
         self._mechanism = mechanism
         self._credential_of = credential_of
         self._nonce = nonce or base64.b64encode(os.urandom(_NONCE_BYTES)).decode()
@@ -140,9 +140,9 @@ class ScramExchange:
         self._bare = ""
         self._said = ""
         self.user = ""
-        """Whom the client wants to be; he has proved it once `final` returned."""
+        """The user that the client wants to be; it has proved that once `final` returned."""
         self.by_token = False
-        """Whether it says so by a delegation token, whose id ``user`` is then (KIP-48)."""
+        """Whether it uses a delegation token, whose id ``user`` is then (KIP-48)."""
 
     def first(self, said: bytes) -> bytes:
         """Take the client's first message and return the challenge; raise `ScramRefused`."""
@@ -151,7 +151,7 @@ class ScramExchange:
         return self.challenge(self._credential_of(self.user, self.by_token))
 
     def begin(self, said: bytes) -> None:
-        """Take the client's first message, whom it wants to be; raise `ScramRefused`."""
+        """Take the client's first message, which names the user; raise `ScramRefused`."""
         found = _FIRST.fullmatch(_text(said))
         if found is None:
             raise ScramRefused("the client's first message is not SCRAM's without channel binding")
@@ -166,7 +166,7 @@ class ScramExchange:
         self._bare = found["bare"]
 
     def challenge(self, credential: Credential) -> bytes:
-        """Return what a client must answer to be the user of a credential."""
+        """Return the challenge that a client must answer to log in as the user of a credential."""
         self._credential = credential
         salt = base64.b64encode(credential.salt).decode()
         challenge = f"r={self._nonce},s={salt},i={credential.iterations}"

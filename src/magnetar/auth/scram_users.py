@@ -2,8 +2,8 @@
 
     {"iterations": 8192, "salt": "<base64>", "stored_key": "<base64>", "server_key": "<base64>"}
 
-Names are percent-encoded. ``/magnetar/scram/secret`` is what the salts of users that there are not are made from, so
-that they look like any other's.
+Names are percent-encoded. ``/magnetar/scram/secret`` is the source of the salts of unknown users, so that these look
+like any other user's.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SECRET_BYTES = 32
 
 
 class Alteration(NamedTuple):
-    """A user's credential of one mechanism as it is to be; None takes it away."""
+    """The new credential of a user for one mechanism; None deletes it."""
 
     user: str
     mechanism: Mechanism
@@ -45,7 +45,7 @@ class Alteration(NamedTuple):
 
 
 class ScramUsers:
-    """All of them, held in memory."""
+    """All users with SCRAM credentials, in memory."""
 
     root = _ROOT
 
@@ -59,13 +59,13 @@ class ScramUsers:
         self._of_brokers: Credential | None = None
 
     async def start(self) -> None:
-        """Hold what is stored, and follow it."""
+        """Load what is stored, and follow it."""
         await self._cache.follow(self)
         if _SECRET not in self._paths:
             try:
                 await self._cache.commit([Put(_SECRET, self._secret.hex().encode(), MUST_NOT_EXIST)])
             except BadVersion:
-                pass  # another broker was faster, and now its secret is known here
+                pass  # another broker was faster, and its secret has been read
 
     # Following what is stored.
 
@@ -73,7 +73,7 @@ class ScramUsers:
         return tuple(self._paths)
 
     def apply(self, path: str, stored: Stored | None) -> None:
-        """Take over what is stored of one user, or the secret."""
+        """Apply the stored state of one user, or of the secret."""
         if path == _SECRET:
             if stored is not None:
                 self._secret = stored.value
@@ -99,7 +99,7 @@ class ScramUsers:
         return sorted({user for users in self._users.values() for user in users})
 
     def of(self, user: str) -> Mapping[str, Credential]:
-        """Return a user's credentials by mechanism; none for one that there is not."""
+        """Return a user's credentials by mechanism; none for an unknown user."""
         return {name: users[user] for name, users in self._users.items() if user in users}
 
     def credential(self, mechanism: Mechanism, user: str) -> Credential | None:
@@ -107,7 +107,7 @@ class ScramUsers:
         return self._users[mechanism.name].get(user)
 
     def stand_in(self, mechanism: Mechanism, user: str) -> Credential:
-        """Return what is asked of somebody who is no user; it looks as most users' credentials do, and fits nobody."""
+        """Return the credential of an unknown user; it looks like most users' credentials, and no password fits."""
         return impostor(mechanism, user, self._secret, self._most_common(mechanism))
 
     def _most_common(self, mechanism: Mechanism) -> Credential | None:
@@ -120,11 +120,11 @@ class ScramUsers:
 
     @property
     def password_of_brokers(self) -> str:
-        """The password by which one broker of a cluster proves to another that it is one."""
+        """The password with which the brokers of a cluster authenticate to each other."""
         return hmac.new(self._secret, b"between brokers", "sha256").hexdigest()
 
     def credential_of_brokers(self) -> Credential:
-        """Return what SCRAM-SHA-256 asks of another broker. The first time takes milliseconds."""
+        """Return the SCRAM-SHA-256 credential of other brokers. The first time takes milliseconds."""
         if self._of_brokers is None:
             self._of_brokers = of_password(MECHANISMS["SCRAM-SHA-256"], self.password_of_brokers)
         return self._of_brokers
@@ -132,7 +132,7 @@ class ScramUsers:
     # Changing what is stored.
 
     async def alter(self, alterations: Iterable[Alteration]) -> None:
-        """Keep and forget credentials, all of these or none; raise `UserNotFound` for one to forget that is gone."""
+        """Store and delete credentials, all of these or none; raise `UserNotFound` if one to delete is gone."""
         wanted = list(alterations)
 
         def plan() -> list[Op]:
@@ -151,7 +151,7 @@ class ScramUsers:
 
 
 def check_name(user: str) -> None:
-    """Raise `UnacceptableCredential` for what cannot be a user's name."""
+    """Raise `UnacceptableCredential` for an invalid user name."""
     if not user:
         raise UnacceptableCredential("Username must not be empty")
     if "\0" in user or len(user.encode()) > MAX_NAME_BYTES:
@@ -161,7 +161,7 @@ def check_name(user: str) -> None:
 
 
 def check_iterations(iterations: int) -> None:
-    """Raise `UnacceptableCredential` for what is outside of Kafka's bounds."""
+    """Raise `UnacceptableCredential` for a number outside Kafka's bounds."""
     if iterations < MIN_ITERATIONS:
         raise UnacceptableCredential("Too few iterations")
     if iterations > MAX_ITERATIONS:
@@ -169,7 +169,7 @@ def check_iterations(iterations: int) -> None:
 
 
 def encoded_name(name: str) -> str:
-    """Return any name as one segment of a path; `urllib.parse.unquote` gives it back."""
+    """Return any name as one segment of a path; `urllib.parse.unquote` reverses it."""
     made = quote(name, safe="")
     # No path may have a segment that means another one.
     return made.replace(".", "%2E") if set(made) == {"."} else made

@@ -26,7 +26,7 @@ _DELEGATION_TOKENS = "/magnetar/delegation-tokens"
 
 
 class Security:
-    """Who is who, who may do what, and how that is changed."""
+    """Authentication, authorization, and their administration."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Security:
         by_tenant: bool = False,
         by_listener: Mapping[str, SecuritySettings] | None = None,
     ) -> None:
-        """``given`` are the fields that somebody has set. Raise `InvalidConfig` for what cannot be."""
+        """``given`` are the fields that were set explicitly. Raise `InvalidConfig` for invalid settings."""
         self.authentication = Authentication(settings, given, by_listener or {})
         self.acls = Acls(metadata)
         self.authorization = Authorization(settings, namespaces, self.acls, naming, by_tenant=by_tenant)
@@ -57,7 +57,7 @@ class Security:
 
     @cached_property
     def policies(self) -> Policies:
-        """What is granted, as Kafka's ACLs."""
+        """All permissions, as Kafka's ACLs."""
         from magnetar.auth.policies import Policies
 
         wildcards = self._settings.authorization_allow_wildcards_matching
@@ -65,13 +65,13 @@ class Security:
 
     @cached_property
     def permissions(self) -> Permissions:
-        """What is granted, as Pulsar's permissions."""
+        """All permissions, as Pulsar's grants."""
         from magnetar.auth.permissions import Permissions
 
         return Permissions(self._namespaces, self.policies)
 
     async def start(self) -> None:
-        """Hold what is stored of it, and follow that."""
+        """Load what is stored, and follow it."""
         await self.scram.start()
         await self.acls.start()
         await self._metadata.follow(self._tokens)

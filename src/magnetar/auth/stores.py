@@ -16,7 +16,7 @@ _JKS_MAGIC = b"\xfe\xed\xfe\xed"
 def read_identity(path: Path, password: str, setting: str, form: str | None = None) -> bytes:
     """Return the private key, its certificate and the chain of one file; raise `InvalidConfig`.
 
-    ``form`` is what the file must be: PEM, PKCS12, or JKS, which Java has PKCS 12 stores go by as well.
+    ``form`` is what the file must be: PEM, PKCS12, or JKS, a name that Java also uses for PKCS 12 stores.
     """
     content = _read(path, setting, form)
     return content if is_pem(content) else _identity(content, path, password, setting)
@@ -46,7 +46,7 @@ def read_file(path: Path, setting: str) -> bytes:
 
 
 def is_pem(content: bytes) -> bool:
-    """Whether this is PEM text."""
+    """True if this is PEM text."""
     return b"-----BEGIN " in content
 
 

@@ -1,8 +1,8 @@
-"""TLS of listeners: certificate and trusted authorities from files, read anew when these change.
+"""TLS of listeners: certificate and trusted authorities from files, read again when these change.
 
-A changed file is noticed when the next client connects, and that client gets what is new; connections that are there
-stay as they are. Files that cannot be used, because they are half written or do not fit each other, are complained
-of once, and what was in force stays.
+A changed file is noticed when the next client connects, and that client gets the new content; existing connections
+stay as they are. For files that cannot be used, because they are half written or do not fit each other, a warning is
+logged once, and what was in force stays.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _log = logging.getLogger("magnetar.tls")
 
 @dataclass(frozen=True, slots=True)
 class TlsSource:
-    """Where a listener's TLS comes from. ``identity`` and ``trust`` read PEM text; ``files`` are all they read."""
+    """The source of a listener's TLS. ``identity`` and ``trust`` read PEM text; ``files`` are all they read."""
 
     identity: Callable[[], bytes]
     trust: Callable[[], bytes] | None
@@ -43,7 +43,7 @@ class TlsSource:
 
 
 class ServerContext(ssl.SSLContext):
-    """What ``create_server(ssl=...)`` takes. Each connection gets a session of the newest certificate and trust."""
+    """A context for ``create_server(ssl=...)``. Each connection gets a session of the newest certificate and trust."""
 
     _source: TlsSource
     _current: ssl.SSLContext
@@ -51,7 +51,7 @@ class ServerContext(ssl.SSLContext):
     _looked: float
 
     def __new__(cls, source: TlsSource) -> ServerContext:
-        """Raise `InvalidConfig` for what cannot be used."""
+        """Raise `InvalidConfig` for files that cannot be used."""
         made = super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
         made._source = source
         made._seen = _signatures(source.files)
@@ -65,7 +65,7 @@ class ServerContext(ssl.SSLContext):
         return self._current.wrap_bio(*arguments, **options)
 
     def ends_at(self) -> float | None:
-        """Return when the first of its certificates ends, in Unix time; None if they cannot be read now."""
+        """Return when the first of its certificates expires, in Unix time; None if they cannot be read now."""
         from cryptography import x509
 
         try:
@@ -92,19 +92,19 @@ class ServerContext(ssl.SSLContext):
 
 
 def kafka_tls(settings: SecuritySettings, client_auth: str) -> ServerContext:
-    """Return the TLS of one of Kafka's listeners: by ``ssl.*``, otherwise by ``tls.*``; raise `InvalidConfig`."""
+    """Return the TLS of a Kafka listener: from ``ssl.*``, otherwise from ``tls.*``; raise `InvalidConfig`."""
     return ServerContext(_source(settings, client_auth))
 
 
 def kafka_client_auth(settings: SecuritySettings) -> str:
-    """Say whether Kafka's clients show certificates: none, requested or required."""
+    """Return whether Kafka clients show certificates: none, requested or required."""
     if settings.ssl_client_auth == "none" and settings.tls_require_trusted_client_cert_on_connect:
         return "required"
     return settings.ssl_client_auth
 
 
 def pulsar_tls(settings: SecuritySettings) -> ServerContext:
-    """Return the TLS of pulsar+ssl and https: by ``tls.*``, otherwise by ``ssl.*``; raise `InvalidConfig`.
+    """Return the TLS of pulsar+ssl and https: from ``tls.*``, otherwise from ``ssl.*``; raise `InvalidConfig`.
 
     Where authorities are trusted, a client may show a certificate, and then must show a good one.
     """
@@ -112,7 +112,7 @@ def pulsar_tls(settings: SecuritySettings) -> ServerContext:
 
 
 def pulsar_client_auth(settings: SecuritySettings) -> str:
-    """Say whether Pulsar's clients show certificates: none, requested or required."""
+    """Return whether Pulsar clients show certificates: none, requested or required."""
     if settings.tls_require_trusted_client_cert_on_connect:
         return "required"
     return "requested" if _has_trust(settings) else "none"
@@ -171,7 +171,7 @@ def _pulsar_identity(settings: SecuritySettings) -> _Reading | None:
     if not settings.tls_certificate_file_path:
         return None
     certificate = Path(settings.tls_certificate_file_path)
-    # As with Kafka's PEM files, the key may stand in the same file.
+    # As in Kafka's PEM files, the key may be in the same file.
     key = Path(settings.tls_key_file_path) if settings.tls_key_file_path else certificate
 
     def read() -> bytes:
@@ -206,7 +206,7 @@ def _has_trust(settings: SecuritySettings) -> bool:
 
 
 def _inline(text: str) -> bytes:
-    """Return PEM text that stands in a properties file on one line, with line breaks written as ``\\n``."""
+    """Return PEM text from one line of a properties file, where line breaks are written as ``\\n``."""
     return text.replace("\\n", "\n").encode()
 
 
@@ -214,7 +214,7 @@ def _build(source: TlsSource) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     versions = [_VERSIONS[version] for version in source.versions] or list(_VERSIONS.values())
     context.minimum_version, context.maximum_version = min(versions), max(versions)
-    # A session that is taken up again would go past a certificate that is not trusted any more.
+    # A resumed session would bypass the check of a certificate that is not trusted any more.
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
     context.num_tickets = 0
     context.sslobject_class = _Session
@@ -224,7 +224,7 @@ def _build(source: TlsSource) -> ssl.SSLContext:
         _load_identity(context, source.identity(), source.key_password)
         context.verify_mode = _VERIFY[source.client_auth]
         if source.trust is not None:
-            # As Java has it: whatever is in the store is trusted itself, though no root of it is there.
+            # As in Java: a certificate in the store is trusted itself, even without its root.
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
             context.load_verify_locations(cadata=source.trust().decode("ascii", "replace"))
     except (ssl.SSLError, ValueError, OSError) as error:
@@ -234,7 +234,7 @@ def _build(source: TlsSource) -> ssl.SSLContext:
 
 
 def _load_identity(context: ssl.SSLContext, text: bytes, password: str) -> None:
-    # OpenSSL wants a file; this one is in memory only, so that no key comes to lie anywhere else.
+    # OpenSSL wants a file; this one is in memory only, so that no key is written anywhere else.
     number = os.memfd_create("identity", os.MFD_CLOEXEC)
     with os.fdopen(number, "wb") as file:
         file.write(text)
@@ -243,7 +243,7 @@ def _load_identity(context: ssl.SSLContext, text: bytes, password: str) -> None:
 
 
 class _Session(ssl.SSLObject):
-    """One client's TLS; a handshake that fails is told in the log, which the event loop would not do."""
+    """One client's TLS; a handshake that fails is logged, which the event loop would not do."""
 
     def do_handshake(self) -> None:
         try:

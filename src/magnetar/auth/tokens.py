@@ -1,4 +1,4 @@
-"""JSON Web Tokens, as Pulsar uses them: whom a token is for, and until when (RFC 7519)."""
+"""JSON Web Tokens, as Pulsar uses them: the subject of a token, and its expiry (RFC 7519)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _LAST_S = 253_402_300_800  # the year 10000
 
 
 class TokenInvalid(Exception):
-    """The token proves nothing; the message says why, and holds nothing of it."""
+    """The token proves nothing; the message says why, and contains nothing of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What a good token says. ``expires_at_s`` counts from 1970; None is never."""
+    """The claims of a valid token. ``expires_at_s`` counts from 1970; None is never."""
 
     role: str
     expires_at_s: float | None
@@ -35,7 +35,7 @@ class TokenVerifier:
         self._settings = settings
         self._keys: list[VerificationKey] = []
         self._sets: dict[str, KeySet] = {}
-        """Of identity providers, by issuer where that says where its keys are; the one of token.jwks under no name."""
+        """Key sets of identity providers, by issuer if discovered; the set of ``token.jwks`` under no name."""
         if settings.token_secret_key:
             content = read_location(settings.token_secret_key, "token.secret.key")
             self._keys.append(secret_key(content, "token.secret.key"))
@@ -55,15 +55,15 @@ class TokenVerifier:
 
     @property
     def has_keys(self) -> bool:
-        """Whether any token can be good."""
+        """True if any token can be valid."""
         return bool(self._keys or self._sets)
 
     def is_coming(self, text: str) -> bool:
-        """Whether the keys of a token's issuer are on their way at this moment."""
+        """True if the keys of a token's issuer are being fetched now."""
         return self._awaited(text) is not None
 
     async def prepare(self, text: str) -> None:
-        """Wait for the keys of a token's issuer if they are on their way; nobody else waits meanwhile."""
+        """Wait for the keys of a token's issuer if they are being fetched; other clients do not wait meanwhile."""
         if key_set := self._awaited(text):
             await key_set.wait()
 
@@ -77,7 +77,7 @@ class TokenVerifier:
         return key_set if key_set is not None and key_set.is_coming(key_id) else None
 
     def verify(self, text: str) -> Token:
-        """Return what a token says once its signature and times hold, or raise `TokenInvalid`."""
+        """Return a token's claims if its signature and times are valid, or raise `TokenInvalid`."""
         import jwt
 
         key_set, key_id, algorithm = self._unverified(text)
@@ -93,7 +93,7 @@ class TokenVerifier:
                     key.key,
                     algorithms=list(key.algorithms),
                     leeway=self._settings.token_allowed_clock_skew_seconds,
-                    # For whom a token is made may be told in a claim of any name: see below.
+                    # The audience of a token may be in a claim of any name: see below.
                     options={"verify_aud": False, "verify_iat": False},
                 )
             except jwt.InvalidSignatureError as error:
@@ -107,7 +107,7 @@ class TokenVerifier:
         raise TokenInvalid(str(refusal) if refusal else "no key for it is known")
 
     def _unverified(self, text: str) -> tuple[KeySet | None, str | None, Any]:
-        """Return what a token says of itself: whose keys it is to be checked with, which of them, and its algorithm."""
+        """Return a token's unverified header: the key set to check it with, the key's id, and the algorithm."""
         import jwt
 
         if len(text) > MAX_TOKEN_CHARACTERS:
@@ -124,7 +124,7 @@ class TokenVerifier:
         return key_set, key_id if isinstance(key_id, str) else None, header.get("alg")
 
     def _check_provided(self, claims: dict[str, Any]) -> None:
-        """Check what a token of an identity provider must say beside who it is for."""
+        """Check the claims that a token of an identity provider must have in addition to its audience."""
         settings = self._settings
         for name in ("exp", "iat"):  # as Kafka and Pulsar ask for: a session must end
             if not isinstance(claims.get(name), int | float):
@@ -148,7 +148,7 @@ class TokenVerifier:
         return Token(role, self._end(claims.get("exp")), claims)
 
     def _end(self, expires: Any) -> float | None:
-        """Return when a token ends. After the calendar's last year it never does: no clock and no field counts so
+        """Return when a token expires. After the calendar's last year it never does: no clock and no field counts so
         far.
         """
         if expires is None or int(expires) >= _LAST_S:
@@ -167,7 +167,7 @@ class TokenVerifier:
 
 
 def _words(claim: Any) -> set[str]:
-    """Return what a claim says that is a word, or a list of them."""
+    """Return the words of a claim that is a word, or a list of words."""
     return {each for each in (claim if isinstance(claim, list) else [claim]) if isinstance(each, str)}
 
 

@@ -1,7 +1,7 @@
-"""Slow work for strangers, in turns: one at a time for each user, and of a user's askers each after the other.
+"""Slow work for clients that are not known yet, in turns: one at a time for each user, then by address.
 
-So whoever guesses at one user's password holds up that user from the guesser's address only, and nobody else; and no
-more than two threads are ever busy with it, whatever is asked.
+So a client that guesses one user's password delays that user's logins from its own address only, and no others; and
+never more than two threads are busy with it, whatever is requested.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from typing import TypeVar
 
 THREADS = 2
 MAX_WAITING = 8
-"""Of one address for one user."""
+"""The most waiting logins of one address for one user."""
 MAX_ADDRESSES = 1000
-"""That wait for one user."""
+"""The most addresses that wait for one user."""
 
 T = TypeVar("T")
 
 
 class TooManyWait(Exception):
-    """So many are waiting already that one more would not be answered in time."""
+    """Too many logins wait already: one more would not be answered in time."""
 
 
 class PasswordTurns:
-    """Gives each user a turn, and in it the next address that asks for that user."""
+    """Schedules one turn per user, and in it the next address that waits for that user."""
 
     def __init__(self, threads: Executor | None = None) -> None:
         self._threads = threads or ThreadPoolExecutor(THREADS, "passwords")
         self._waiting: dict[str, dict[str, deque[asyncio.Future[None]]]] = {}
-        """By user, by address. Dictionaries keep their order: whose turn it is stands first."""
+        """By user, by address. Dictionaries keep their order: the next one comes first."""
         self._at_work: set[str] = set()
 
     async def work(self, user: str, address: str, task: Callable[[], T]) -> T:
@@ -64,7 +64,7 @@ class PasswordTurns:
             raise
 
     def _next(self) -> None:
-        """Let begin who may."""
+        """Begin the logins whose turn it is."""
         for user in list(self._waiting):
             if len(self._at_work) >= THREADS:
                 return
@@ -75,7 +75,7 @@ class PasswordTurns:
             del addresses[address]
             turn = queue.popleft()
             if queue:
-                addresses[address] = queue  # behind the others
+                addresses[address] = queue  # after the others
             if addresses:
                 self._waiting[user] = addresses
             if turn.cancelled():
