@@ -1,5 +1,5 @@
-"""What groups have done apart from their decider. In a module of its own: every broker has what carries it out, and not
-the kinds of groups that ask for it.
+"""Actions of groups that run outside their decider. In a module of its own: every broker loads the code that carries
+them out, but not the kinds of groups that request them.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ class GroupAction(Action):
     group_id: str
 
     def carry_out(self, topics: Topics) -> Awaitable[object]:
-        """Return what does it."""
+        """Return an awaitable that carries the action out."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
 class TargetAction(GroupAction):
-    """A target to be made for an epoch of a group."""
+    """A target to compute for an epoch of a group."""
 
     epoch: int
 
     @property
     def work(self) -> int:
-        """The number of members and partitions it is about."""
+        """The number of members and partitions of the target."""
         raise NotImplementedError
 
     def make(self) -> Mapping[str, Any]:
-        """Return what each member is to have; takes a while."""
+        """Return the target of each member; this takes a while."""
         raise NotImplementedError
 
     def carry_out(self, topics: Topics) -> Awaitable[object]:
-        """Make it in a thread."""
+        """Compute it in a thread."""
         return asyncio.to_thread(self.make)

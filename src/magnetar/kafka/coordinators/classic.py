@@ -1,6 +1,6 @@
-"""What members of classic groups do: join, sync, beat, leave, or fall silent. Pure decisions.
+"""The requests of members of classic groups: join, sync, heartbeat, leave, or silence. Pure decisions.
 
-Each method gives a `Decision`, or raises `CoordinatorRefused` and then has changed nothing. ``now_ms`` is handed in.
+Each method gives a `Decision`, or raises `CoordinatorRefused` and then has changed nothing. ``now_ms`` is an argument.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from magnetar.wire.kafka.messages.sync_group_request import SyncGroupRequest
 from magnetar.wire.kafka.messages.sync_group_response import SyncGroupResponse
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
-"""A new member cannot send heartbeats yet; past this we take it that nobody waits for the answer any more."""
+"""A new member cannot send heartbeats yet; past this time its client is assumed to have gone."""
 _KNOWN_ID_SINCE = 4
 _SKIP_ASSIGNMENT_SINCE = 9
 
@@ -43,7 +43,7 @@ Answer = TypeVar("Answer")
 
 
 class ClassicGroups:
-    """The classic groups of one partition. ``new_id`` gives texts that never repeat (Kafka: UUIDs)."""
+    """The classic groups of one partition. ``new_id`` returns texts that never repeat (Kafka: UUIDs)."""
 
     def __init__(self, settings: GroupSettings, new_id: Callable[[], str], kinds: Kinds) -> None:
         self.settings = settings
@@ -65,7 +65,7 @@ class ClassicGroups:
     def join(
         self, request: JoinGroupRequest, caller: Caller, token: Token, now_ms: int
     ) -> Decision[JoinGroupResponse]:
-        """Let a member into the group's next generation; the answer comes when that begins."""
+        """Add a member to the group's next generation; the answer comes when that begins."""
         self.check(request)
         taken = self._kinds.groups.get(request.group_id)
         known = CLASSIC.own(taken)
@@ -93,7 +93,7 @@ class ClassicGroups:
         return self._decide(self._join_again(group, member, request, token, now_ms))
 
     def check(self, request: JoinGroupRequest) -> None:
-        """Refuse what no group grants."""
+        """Refuse a request that no group can grant."""
         settings = self.settings
         if not request.group_id:
             raise CoordinatorRefused(ErrorCode.INVALID_GROUP_ID)
@@ -108,7 +108,7 @@ class ClassicGroups:
             return
         if request.member_id in group.pending:
             if request.group_instance_id is not None:
-                # Ids are only reserved for dynamic members; a static one was never told this id.
+                # Ids are only reserved for dynamic members; this id was never sent to a static one.
                 raise CoordinatorRefused(ErrorCode.UNKNOWN_MEMBER_ID)
             return
         group.check_member(request.member_id, request.group_instance_id)
@@ -121,7 +121,7 @@ class ClassicGroups:
         if group.state is GroupState.EMPTY:
             return True
         if group.state is GroupState.PREPARING_REBALANCE:
-            # If the limit was lowered, it is the last to rejoin who have to go.
+            # If the limit was lowered, the last members to rejoin have to go.
             return (member is not None and member.joining is not None) or group.joining_count < most
         return member is not None or len(group.members) < most
 
@@ -142,7 +142,7 @@ class ClassicGroups:
         else:
             new_id = f"{caller.client_id}-{self._new_id()}"
             if caller.api_version >= _KNOWN_ID_SINCE:
-                # A client that never hears its id cannot leave a ghost in the group (KIP-394).
+                # A client that never receives its id cannot leave a ghost in the group (KIP-394).
                 group.pending[new_id] = None
                 key = TimerKey("session", group.group_id, new_id)
                 self.timers.schedule(key, now_ms + request.session_timeout_ms)
@@ -186,7 +186,7 @@ class ClassicGroups:
         token: Token,
         now_ms: int,
     ) -> JoinGroupResponse | None:
-        """A static member came back without its id: it takes its old place, and fences who holds that (KIP-345)."""
+        """Put a static member that came back without its id into its old place; fence the holder (KIP-345)."""
         assert request.group_instance_id is not None
         member = group.members[group.static[request.group_instance_id]]
         old_id, old_leader = member.member_id, group.leader
@@ -204,7 +204,7 @@ class ClassicGroups:
             leads = group.leader == new_id
             answer = joined(group, member, skip_assignment=skips and leads)
             if not skips:
-                # Who cannot skip the assignment must not think that it leads (KIP-814).
+                # A member that cannot skip the assignment must not think that it leads (KIP-814).
                 answer.leader, answer.members = old_leader or "", []
             return answer
         member.joining = token
@@ -266,7 +266,7 @@ class ClassicGroups:
         return self._decide(None)
 
     def kept(self, assigned: Assigned, now_ms: int) -> Decision[None]:
-        """Hear that a decision's facts are durable, which had an assignment among them."""
+        """Complete an assignment: the facts of its decision are durable."""
         group = self.known(assigned.group_id)
         if group is not None:
             self._moves.kept(group, assigned.generation, now_ms)
@@ -275,7 +275,7 @@ class ClassicGroups:
     # Heartbeat.
 
     def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> Decision[HeartbeatResponse]:
-        """Note that a member lives, and tell it if it has to rejoin."""
+        """Note that a member lives, and answer whether it has to rejoin."""
         group = self._find(request.group_id)
         member = group.check_member(request.member_id, request.group_instance_id)
         if request.generation_id != group.generation:
@@ -299,7 +299,7 @@ class ClassicGroups:
     # LeaveGroup.
 
     def leave(self, request: LeaveGroupRequest, now_ms: int) -> Decision[LeaveGroupResponse]:
-        """Take members out, each answered for itself; by instance id alone, an operator may (KIP-345)."""
+        """Remove members, each with its own answer; by instance id alone if an operator asks (KIP-345)."""
         if not request.group_id:
             raise CoordinatorRefused(ErrorCode.INVALID_GROUP_ID)
         group = self.known(request.group_id)
@@ -330,7 +330,7 @@ class ClassicGroups:
     # Time.
 
     def expire(self, now_ms: int) -> Decision[None]:
-        """Do what is due by now; `timers` tell when that is the next time."""
+        """Do what is due by now; `timers` have the next time."""
         for key in self.timers.take_due(now_ms):
             group = self.known(key.group_id)
             if group is None:
@@ -359,7 +359,7 @@ class ClassicGroups:
     # Life cycle.
 
     def resume(self, groups: Iterable[ClassicGroup], now_ms: int) -> Decision[None]:
-        """After all facts were replayed: begin every member's session."""
+        """Begin every member's session, after all facts were replayed."""
         for group in groups:
             for member in group.members.values():
                 self._moves.renew(group, member, now_ms)
@@ -368,14 +368,14 @@ class ClassicGroups:
         return self._decide(None)
 
     def forget(self, group: ClassicGroup) -> None:
-        """Let go of a group's timers."""
+        """Cancel a group's timers."""
         for member_id in (*group.members, *group.pending):
             self.timers.cancel(TimerKey("session", group.group_id, member_id))
         self.timers.cancel(join_key(group))
         self.timers.cancel(sync_key(group))
 
     def dissolve(self, group: ClassicGroup) -> tuple[Release, ...]:
-        """Return the answers of all who wait in a group that goes over to another protocol: they are to join again."""
+        """Return answers for all members that wait in a group that changes its protocol: they have to join again."""
         for member in group.members.values():
             self._moves.answer_join(member, refused_join(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
             self._moves.answer_sync(member, refused_sync(ErrorCode.REBALANCE_IN_PROGRESS))
@@ -386,7 +386,7 @@ class ClassicGroups:
     ) -> Decision[None]:
         """Take over a stable group that spoke another protocol; with a reason, it rebalances.
 
-        Some of its members are stated for the last time, and are in it no more.
+        Members in ``leaving`` are stated for the last time, and are not in it any more.
         """
         self._kinds.take(group)
         self._moves.store(group)

@@ -1,4 +1,4 @@
-"""What the table of kinds asks of classic groups (`magnetar.kafka.coordinators.kinds`)."""
+"""The interface of the table of kinds for classic groups (`magnetar.kafka.coordinators.kinds`)."""
 
 from __future__ import annotations
 

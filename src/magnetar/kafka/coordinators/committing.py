@@ -1,4 +1,4 @@
-"""How offsets are committed: few in one decision, very many in parts, between which the event loop has a turn."""
+"""Commit offsets: few in one decision, very many in parts, between which the event loop gets a turn."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from magnetar.kafka.coordinators.facts import Committer, OffsetCommit
 from magnetar.wire.kafka.errors import ErrorCode
 
 COMMITS_AT_ONCE = 150
-"""Decided in well under a millisecond, and written down in one or two."""
+"""So many are decided in well under a millisecond, and encoded in one or two."""
 
 
 class Committing:
-    """One request of one group. Each part is decided for itself: what ends the right to commit refuses those behind."""
+    """One request of one group. Each part is decided on its own: if the right to commit ends, the rest is refused."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Committing:
     ) -> asyncio.Future[list[ErrorCode]]:
         """Return one code per commit, when all are durable. Raises `CoordinatorRefused`, now or then.
 
-        What has begun goes on though nobody waits for it any more.
+        A commit that has begun continues though its client does not wait any more.
         """
         if len(commits) <= COMMITS_AT_ONCE:
             return self._decided(commits)

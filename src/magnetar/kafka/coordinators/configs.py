@@ -1,8 +1,8 @@
-"""What can be configured for one group: Kafka's GROUP resource, as a table.
+"""The configurations of one group: Kafka's GROUP resource, as a table.
 
-Most configurations stand in place of a setting of the broker for one group, within limits that further settings give.
-Whatever brings a new kind of group adds its lines to `GROUP_CONFIGS`, and asks `GroupConfigs.of` for its own part of
-the settings. Names, limits and words are those of Kafka 4.4's ``GroupConfig``.
+Most configurations replace a setting of the broker for one group, within limits from further settings. A new kind of
+group adds its lines to `GROUP_CONFIGS`, and gets its own part of the settings from `GroupConfigs.of`. Names, limits and
+words are those of Kafka 4.4's ``GroupConfig``.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Part = TypeVar("Part", bound=HandlerSettings)
 DEAD_LETTER_TOPIC = "errors.deadletterqueue.topic.name"
 DEAD_LETTER_COPIES = "errors.deadletterqueue.copy.record.enable"
 OF_DEAD_LETTERS = (DEAD_LETTER_TOPIC, DEAD_LETTER_COPIES)
-"""What says where a group's dead letters go, and what is in them."""
+"""The configurations of where a group's dead letters go, and what is in them."""
 Own = dict[str, str]
 """A group's own configurations, as texts by their names."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupConfigDef:
-    """One configuration of groups. Without a ``setting`` that it stands in place of, it has a default of its own."""
+    """One configuration of groups. Without a ``setting`` that it replaces, it has a default of its own."""
 
     name: str
     kind: Kind
@@ -40,7 +40,7 @@ class GroupConfigDef:
     default: Value = None
     part: type[HandlerSettings] | None = None
     setting: SettingDef | None = None
-    """Of that part: what holds for groups that say nothing themselves."""
+    """The setting for groups without a value of their own."""
     least: str = ""
     """The field of the part that is the lower limit, if there is one."""
     most: str = ""
@@ -71,7 +71,7 @@ class GroupConfigDef:
             raise InvalidConfig(f"{self.name} must be greater than or equal to {least}")
 
     def in_force(self, text: str, settings: Settings) -> Value:
-        """Return what a stored value comes to: limits that have become narrower since it was set hold it."""
+        """Return the effective value: a stored value, cut to the limits if these became narrower since it was set."""
         value = self.parse(text)
         if isinstance(value, int):
             least, most = self.limits(settings)
@@ -83,7 +83,7 @@ class GroupConfigDef:
 def stands_for(
     name: str, part: type[HandlerSettings], field: str, *, least: str = "", most: str = ""
 ) -> GroupConfigDef:
-    """Return the line of a configuration that stands in place of a field of a part of the settings."""
+    """Return the line of a configuration that replaces a field of a part of the settings."""
     setting = definitions_of(part)[field]
     return GroupConfigDef(
         name, setting.kind, setting.doc, setting.rule, setting.default, part, setting, least, most
@@ -198,18 +198,18 @@ GROUP_CONFIGS: dict[str, GroupConfigDef] = _lines(
         most="group_streams_max_assignment_interval_ms",
     ),
 )
-"""All that have an effect, by their names."""
+"""All configurations that have an effect, by their names."""
 
 SESSIONS_AND_HEARTBEATS: list[tuple[str, str]] = [
     ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"),
     ("share.session.timeout.ms", "share.heartbeat.interval.ms"),
     ("streams.session.timeout.ms", "streams.heartbeat.interval.ms"),
 ]
-"""Pairs of which the first must be greater than the second, where a group has either of its own."""
+"""Pairs of which the first must be greater than the second, if a group has a value of its own for either."""
 
 
 def definition(name: str) -> GroupConfigDef:
-    """Return what is known of a configuration; raise `InvalidConfig` for unknown names."""
+    """Return the definition of a configuration; raise `InvalidConfig` for unknown names."""
     found = GROUP_CONFIGS.get(name)
     if found is None:
         raise InvalidConfig(f"Unknown group config name: {name}")
@@ -242,7 +242,7 @@ def _check_dead_letter_topic(name: str) -> None:
 
 
 def broker_value(config: GroupConfigDef, settings: Settings) -> Value:
-    """Return what holds for groups that say nothing themselves."""
+    """Return the value for groups without one of their own."""
     return config.default if config.setting is None else settings.value(config.setting.field)
 
 
@@ -264,7 +264,7 @@ class GroupConfigs(Protocol):
         ...
 
     def own(self, group_id: str) -> Mapping[str, str]:
-        """Return what is configured for one group."""
+        """Return the configurations of one group."""
         ...
 
     def groups(self) -> Iterable[str]:
@@ -278,21 +278,21 @@ class GroupConfigs(Protocol):
     async def change(
         self, group_id: str, change: Callable[[Own], Own], *, by: str = "", validate_only: bool = False
     ) -> None:
-        """Put what ``change`` makes of a group's own configurations in their place; raise `InvalidConfig`.
+        """Replace a group's own configurations by the result of ``change``; raise `InvalidConfig`.
 
-        ``by`` is the role that asks for it.
+        ``by`` is the role that requests it.
         """
         ...
 
 
 class SameForAll:
-    """Nothing is configured for single groups, and nothing can be."""
+    """No configurations for single groups, which cannot be set either."""
 
     def __init__(self, settings: Callable[[], GroupSettings]) -> None:
         self._settings = settings
 
     def of(self, group_id: str, part: type[Part]) -> Part:
-        """Return the settings that were given, or defaults."""
+        """Return the broker's settings, or defaults."""
         settings = self._settings()
         return cast(Part, settings) if part is GroupSettings else part()
 

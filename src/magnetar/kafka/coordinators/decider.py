@@ -1,4 +1,4 @@
-"""One partition of ``__consumer_offsets`` as a value: all its groups, made from facts and giving facts."""
+"""One partition of ``__consumer_offsets`` as a value: all its groups, which are built from facts and return facts."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ R = TypeVar("R")
 
 
 class GroupsDecider:
-    """A `Decider`: replay its facts in order, resume, then ask."""
+    """A `Decider`: replay its facts in order, resume, then send requests."""
 
     def __init__(
         self,
@@ -78,14 +78,14 @@ class GroupsDecider:
         topics: Topics | None = None,
         configs: GroupConfigs | None = None,
     ) -> None:
-        """``configs`` has the settings in force for a group, as they are changed while the broker runs."""
+        """``configs`` has the settings in force for a group, which change while the broker runs."""
         self.groups: dict[str, AnyGroup] = {}
         """All groups by their ids; to look at, not to change."""
         kinds = Kinds(self.groups, self._forget)
         self.classic = ClassicGroups(settings, new_id, kinds)
         self.offsets = GroupOffsets(self.classic, kinds)
         self.foreign = 0
-        """Records of kinds that are not known here: a snapshot would lose them."""
+        """The number of records of unknown kinds: a snapshot would lose them."""
         self._kinds = kinds
         self._around = Surroundings(
             configs or SameForAll(lambda: settings),
@@ -128,7 +128,7 @@ class GroupsDecider:
 
     @cached_property
     def migration(self) -> GroupMigration:
-        """How groups go over from one protocol to the other."""
+        """Return the migration of groups from one protocol to the other."""
         from magnetar.kafka.coordinators.migration import GroupMigration
 
         around, consumer = self._around, self._rules_of(CONSUMER)
@@ -144,7 +144,7 @@ class GroupsDecider:
     def heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, caller: Beating, now_ms: int
     ) -> Decision[ConsumerGroupHeartbeatResponse]:
-        """Take in what a member of a consumer group says (KIP-848)."""
+        """Apply a heartbeat of a consumer group's member (KIP-848)."""
         rules = self._rules_of(CONSUMER)
         rules.check(request, caller.api_version)
         known = self.classic.known(request.group_id)
@@ -160,7 +160,7 @@ class GroupsDecider:
     def share_heartbeat(
         self, request: ShareGroupHeartbeatRequest, caller: Beating, now_ms: int
     ) -> Decision[ShareGroupHeartbeatResponse]:
-        """Take in what a member of a share group says (KIP-932)."""
+        """Apply a heartbeat of a share group's member (KIP-932)."""
         rules = self._rules_of(SHARE)
         group, _ = self._kinds.obtain(SHARE, request.group_id, create=request.member_epoch == 0)
         if request.member_epoch < 0:
@@ -169,7 +169,7 @@ class GroupsDecider:
         return replace(decision, facts=(*self._take_share(group), *decision.facts))
 
     def make_share_group(self, group_id: str) -> Decision[ShareGroup]:
-        """Return a share group; one that is not there is made, and nobody is in it."""
+        """Return a share group; an unknown one is created, without members."""
         from magnetar.kafka.coordinators.share.facts import group_fact
 
         group, _ = self._kinds.obtain(SHARE, group_id, create=True)
@@ -178,7 +178,7 @@ class GroupsDecider:
         return Decision((*ended, *(() if known else (group_fact(group),))), group)
 
     def _take_share(self, group: ShareGroup) -> tuple[Stated, ...]:
-        """Let a share group have its name; what stood there for a linked subscription ends, offsets and all."""
+        """Register a share group; the shadow of a linked subscription that had its name ends, with its offsets."""
         known = self.groups.get(group.group_id)
         ended = () if known is None or known is group else self.offsets.delete_group(group.group_id).facts
         self._kinds.take(group)
@@ -187,7 +187,7 @@ class GroupsDecider:
     def streams_heartbeat(
         self, request: StreamsGroupHeartbeatRequest, caller: Caller, now_ms: int
     ) -> Decision[BeatAnswer]:
-        """Take in what a member of a streams group says (KIP-1071)."""
+        """Apply a heartbeat of a streams group's member (KIP-1071)."""
         from magnetar.kafka.coordinators.streams.checks import check
 
         check(request)
@@ -199,7 +199,7 @@ class GroupsDecider:
         self._kinds.take(group)
         return replace(decision, facts=ended + decision.facts) if ended else decision
 
-    # What members ask with the classic protocol, in a group of their own or in a consumer group.
+    # Requests of the classic protocol, in a classic group or in a consumer group.
 
     def join(
         self, request: JoinGroupRequest, caller: Caller, token: Token, now_ms: int
@@ -220,7 +220,7 @@ class GroupsDecider:
         return self._classic_rules(request.group_id).leave(request, now_ms)
 
     def _classic_rules(self, group_id: str, *, joins: bool = False) -> ClassicGroups | ClassicMembers:
-        """Return what answers the classic protocol in a group; an empty consumer group gives way to joiners."""
+        """Return the rules for the classic protocol in a group; an empty consumer group gives way to new members."""
         group = CONSUMER.own(self.groups.get(group_id))
         if group is None or (joins and group.is_empty):
             return self.classic
@@ -229,7 +229,7 @@ class GroupsDecider:
     # Recovery.
 
     def replay(self, stated: Stated) -> None:
-        """Take in what was stated before; raises ``WireError`` if the record is damaged."""
+        """Apply one record of the log; raise ``WireError`` if the record is damaged."""
         if isinstance(stated, Marker):
             self.offsets.apply_end(stated)
             return
@@ -274,7 +274,7 @@ class GroupsDecider:
         return self.classic.resume(classic, now_ms)
 
     def done(self, action: Action, result: object, now_ms: int) -> Decision[None]:
-        """Take in that an assignment is durable, or the result of what a group of a modern kind had done."""
+        """Apply that an assignment is durable, or the result of an action of a modern group."""
         if isinstance(action, Assigned):
             return self.classic.kept(action, now_ms)
         assert isinstance(action, GroupAction)
@@ -286,7 +286,7 @@ class GroupsDecider:
         return decision
 
     def wake_ms(self) -> int | None:
-        """Return when a member's time is over, or a rebalance's."""
+        """Return when the next deadline of a member or a rebalance is."""
         times = [self.classic.timers.wake_ms(), *(rules.timers.wake_ms() for _, rules in self._met())]
         return min((each for each in times if each is not None), default=None)
 
@@ -326,7 +326,7 @@ class GroupsDecider:
             self.groups[group_id].offsets = offsets
 
     def live_facts(self) -> int:
-        """Return how many keys are not gone."""
+        """Return how many keys a snapshot has."""
         return len(self.offsets.pending) + sum(
             group.live_facts() + sum(map(len, group.offsets.values())) for group in self.groups.values()
         )
@@ -334,9 +334,9 @@ class GroupsDecider:
     def snapshot(self) -> Iterator[Sequence[Fact]]:
         """Return the facts of groups, some at a time, then those of transactions that were open at the first call.
 
-        A group may be changed meanwhile; what is stated of what was changed is either. The others come last, as what is
-        committed behind them would overrule them; and those of now, as one that ends meanwhile has its marker behind
-        the snapshot, and needs its offsets before that.
+        A group may change meanwhile; its facts are then from before or after the change. Those of transactions come
+        last, as commits after them would overrule them; and as of the first call, as a transaction that ends meanwhile
+        has its marker after the snapshot, and needs its offsets before that.
         """
         pending = list(self.offsets.pending.facts())
         for group_id in list(self.groups):

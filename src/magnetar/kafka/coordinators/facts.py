@@ -4,8 +4,8 @@
     value  int16 version, then the value's fields; a record without value says that the key is gone
 
 Offsets are written with value version 4 (it carries the topic's id), those with a time to expire, which only old
-clients ask for, with version 1; groups with version 3. All versions are read. Other keys belong to kinds of groups
-that are not kept here, and are passed over.
+clients request, with version 1; groups with version 3. All versions are read. Other keys belong to kinds of groups
+that are not stored here, and are skipped.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ _PLAIN_OFFSET = Struct(">hqiBq3s16s")
 _TOPIC_ID_TAG = b"\1\0\20"
 _ANY_PARTITION = bytes(4)
 _REMEMBERED = 128
-"""Names are up to 32 KB long: not more of them than of one commit are worth it."""
+"""How many names to cache: they are up to 32 KB long, so it is only worth it for those of one commit."""
 
 
 MOVED_BY_PULSAR = "moved by Pulsar"
-"""What the metadata of an offset says that consumers of a linked subscription, or Pulsar's tools, brought there."""
+"""The metadata of an offset that consumers of a linked subscription, or Pulsar tools, committed."""
 
 
 class Committed(NamedTuple):
-    """What a group committed for one partition; timestamps in ms, -1 for none."""
+    """A committed offset of a group for one partition; timestamps in ms, -1 for none."""
 
     offset: int
     leader_epoch: int = -1
@@ -60,16 +60,16 @@ class Committed(NamedTuple):
 
 
 class Committer(NamedTuple):
-    """Who commits: a member of a generation, or (-1, no member) a client that manages partitions by itself."""
+    """The committer: a member of a generation, or (-1, no member) a client that assigns its own partitions."""
 
     member_id: str = ""
     instance_id: str | None = None
     generation: int = -1
     """Or the member's epoch (KIP-848)."""
     retention_ms: int = -1
-    """How long to keep the offsets, as clients before 2.1 may ask; -1 as configured."""
+    """How long to retain the offsets, which clients before 2.1 may set; -1 as configured."""
     is_broker: bool = False
-    """The broker itself, for a subscription that shares the group's progress: no generation binds it."""
+    """Whether it is the broker itself, for a subscription that shares the group's progress: no generation binds it."""
 
 
 class OffsetCommit(NamedTuple):
@@ -93,7 +93,7 @@ class OffsetFact(NamedTuple):
 
 
 class GroupFact(NamedTuple):
-    """A group became as the value says, or (None) is gone."""
+    """The new state of a group, or (None) its end."""
 
     group_id: str
     value: GroupMetadataValue | None
@@ -111,7 +111,7 @@ def _text(value: str) -> bytes:
 
 
 def _offset_value(committed: Committed) -> bytes:
-    """Return the value; most are laid out right here, as a client may commit a thousand partitions at once."""
+    """Return the value; most are packed right here, as a client may commit a thousand partitions in one request."""
     metadata = committed.metadata.encode()
     if committed.expire_timestamp == NO_TIMESTAMP and len(metadata) < _SHORT and any(committed.topic_id):
         return b"".join(
@@ -149,7 +149,7 @@ def _versioned(value: Message, version: int) -> bytes:
 
 
 def read_fact(key: bytes, value: bytes | None) -> OffsetFact | GroupFact | None:
-    """Return what a record says, or None for one of another kind of group; raises ``WireError`` for damaged ones."""
+    """Return the content of a record, None for another kind of group; raise ``WireError`` for damaged ones."""
     kind = key[:2]
     if kind in _OFFSET_KEYS:
         committed = None if value is None else _read_offset(value)
@@ -179,12 +179,12 @@ def _whose(key: bytes) -> tuple[str, str] | None:
 
 @lru_cache(_REMEMBERED)
 def _one(topic_id: bytes) -> bytes:
-    """Return the same object for the same id: a million offsets need not keep a million of them."""
+    """Return the same object for the same id: a million offsets need not hold a million of them."""
     return topic_id
 
 
 def _read_offset(value: bytes) -> Committed:
-    """Return what is committed; most values have no metadata, and lie as `_offset_value` has them."""
+    """Return the committed offset; most values have no metadata, and the layout of `_offset_value`."""
     if len(value) == _PLAIN_OFFSET.size:
         version, offset, leader_epoch, length, timestamp, tag, topic_id = _PLAIN_OFFSET.unpack(value)
         if version == _OFFSET_VALUE and length == 1 and tag == _TOPIC_ID_TAG:

@@ -1,4 +1,4 @@
-"""One classic group: who is in it, how far it is, and what it committed. Rules are elsewhere; this keeps the books."""
+"""One classic group: its members, its state, and its committed offsets. The rules are in other modules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONSUMER = "consumer"
 
 
 class GroupState(StrEnum):
-    """How far a group is; the names are Kafka's."""
+    """The state of a group; the names are Kafka's."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -31,7 +31,7 @@ class GroupState(StrEnum):
 
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""What a member supports: name and metadata, the one it likes best first."""
+"""The protocols of a member: name and metadata, the preferred one first."""
 
 
 @dataclass(slots=True)
@@ -54,22 +54,22 @@ class Member:
 
     @property
     def is_static(self) -> bool:
-        """Whether it keeps its place over restarts (KIP-345)."""
+        """True if it retains its place over restarts (KIP-345)."""
         return self.instance_id is not None
 
     @property
     def may_be_silent(self) -> bool:
-        """Whether it waits for us, so that we cannot hear from it; new members are given up on all the same."""
+        """True if it waits for an answer, so that it sends nothing; new members are given up on all the same."""
         return not self.is_new and (self.joining is not None or self.syncing is not None)
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Return what it said under a protocol; nothing if it does not know it."""
+        """Return its metadata for a protocol; nothing if it does not know the protocol."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
 
 @dataclass(slots=True)
 class InitialDelay:
-    """How much longer a group that was empty may wait for more members."""
+    """The time that a group that was empty may still wait for more members."""
 
     current_ms: int
     remaining_ms: int
@@ -92,14 +92,14 @@ class ClassicGroup:
     static: dict[str, str] = field(default_factory=dict)
     """The member id of each instance id."""
     pending: dict[str, None] = field(default_factory=dict)
-    """Member ids that were given out (KIP-394) and have not joined yet."""
+    """Member ids that were assigned (KIP-394) and have not joined yet."""
     unsynced: dict[str, None] = field(default_factory=dict)
-    """Members of this generation that have not asked for their assignment yet."""
+    """Members of this generation that have not requested their assignment yet."""
     assigning: dict[str, bytes] | None = None
-    """What the leader assigned, while that is not durable yet."""
+    """The leader's assignment, while it is not durable yet."""
     awaited: InitialDelay | None = None
     grew: bool = False
-    """Whether somebody joined since the initial delay was last prolonged."""
+    """Whether a member joined since the initial delay was last prolonged."""
     reason: str = ""
     """Why it last began to rebalance."""
     subscribed: frozenset[str] | None = None
@@ -108,21 +108,21 @@ class ClassicGroup:
     stored: GroupMetadataValue | None = None
     """The last fact about the group itself."""
 
-    # Asking.
+    # Queries.
 
     @property
     def is_consumer(self) -> bool:
-        """Whether its members are consumers, which assign topics to each other."""
+        """True if its members are consumers, which assign topics to each other."""
         return self.protocol_type == CONSUMER
 
     @property
     def has_all_joined(self) -> bool:
-        """Whether nobody is missing from the rebalance under way."""
+        """True if no member is missing from the rebalance under way."""
         return not self.pending and all(member.joining is not None for member in self.members.values())
 
     @property
     def joining_count(self) -> int:
-        """How many members wait for the rebalance to go on."""
+        """The number of members that wait for the rebalance."""
         return sum(member.joining is not None for member in self.members.values())
 
     @property
@@ -131,11 +131,11 @@ class ClassicGroup:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads the topic; what cannot be known counts as yes for consumers."""
+        """True if a member reads the topic, or for consumers, if that cannot be known."""
         return self.is_consumer if self.subscribed is None else topic in self.subscribed
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether somebody with these protocols could join without leaving all others without a common one."""
+        """True if a member with these protocols could join: one of them is common to all others."""
         wanted = set(names)
         if self.state is GroupState.EMPTY:
             return bool(protocol_type and wanted)
@@ -148,7 +148,7 @@ class ClassicGroup:
         return common
 
     def choose_protocol(self) -> str:
-        """Return the common protocol that most members like best."""
+        """Return the common protocol that most members prefer."""
         first = next(iter(self.members.values()))
         common = self._common(name for name, _ in first.protocols)
         assert common, f"group {self.group_id} took in members without a common protocol"
@@ -158,7 +158,7 @@ class ClassicGroup:
         return votes.most_common(1)[0][0]
 
     def check_member(self, member_id: str, instance_id: str | None) -> Member:
-        """Return the member that a request speaks for; refuse strangers and those whose place was taken."""
+        """Return the member of a request; refuse unknown members and those whose place was taken."""
         if instance_id is not None:
             current = self.static.get(instance_id)
             if current is None:
@@ -172,27 +172,27 @@ class ClassicGroup:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody is in it."""
+        """True if it has no members."""
         return self.state is GroupState.EMPTY
 
     @property
     def gives_way(self) -> bool:
-        """Whether a classic group may take its name, and whether it ends once it has no offsets left."""
+        """True if a classic group may take its name, and if it ends once it has no offsets left."""
         return self.is_empty
 
     @property
     def yields(self) -> bool:
-        """Whether a group of a modern kind takes its name, and its offsets, with the first member."""
+        """True if a group of a modern kind takes its name, and its offsets, with the first member."""
         return self.is_empty
 
     @property
     def is_nothing(self) -> bool:
-        """Whether nothing is left of it: it only ever stood for its offsets."""
+        """True if nothing is left of it: it only ever stood for its offsets."""
         return self.stored is None and not self.offsets
 
     @property
     def awaits_members(self) -> bool:
-        """Whether a member is announced that has not joined yet (KIP-394)."""
+        """True if a member is announced that has not joined yet (KIP-394)."""
         return bool(self.pending)
 
     def live_facts(self) -> int:
@@ -201,7 +201,7 @@ class ClassicGroup:
 
     @property
     def is_shadow(self) -> bool:
-        """Whether it only stands for what a linked subscription is done with: no client of Kafka's knows of it."""
+        """True if it only stands for the progress of a linked subscription: no Kafka client knows of it."""
         return (
             self.is_empty
             and self.stored is None
@@ -214,7 +214,7 @@ class ClassicGroup:
     def check_committer(
         self, who: Committer, commits: Sequence[OffsetCommit], api_version: int, *, in_transaction: bool
     ) -> None:
-        """Refuse who may not commit: strangers while it has members, and members of another generation."""
+        """Refuse clients that may not commit: non-members while it has members, and members of another generation."""
         if who.is_broker or (who.generation < 0 and self.is_empty):
             # Admin clients, consumers that assign partitions themselves, and the broker.
             return
@@ -229,15 +229,15 @@ class ClassicGroup:
             raise CoordinatorRefused(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def check_fetcher(self, member_id: str, epoch: int) -> None:
-        """Let anybody ask what was committed: generations are not looked at."""
+        """Allow all clients to fetch offsets: generations are not checked."""
 
     def check_deletes_offsets(self) -> None:
-        """Refuse while it has members of which nobody knows what they read."""
+        """Refuse while it has members whose topics are unknown."""
         if not self.is_empty and not self.is_consumer:
             raise CoordinatorRefused(ErrorCode.NON_EMPTY_GROUP)
 
     def idle_since_ms(self, topic: str, kept: Committed) -> int | None:
-        """Return since when nobody reads a topic that it committed an offset for (KIP-211); None while somebody may."""
+        """Return since when no member reads a topic that it committed an offset for (KIP-211); None while one may."""
         if self.is_subscribed_to(topic):
             return None
         if self.protocol_type is None:
@@ -255,7 +255,7 @@ class ClassicGroup:
         self.previous, self.state, self.since_ms = self.state, state, now_ms
 
     def add(self, member: Member) -> None:
-        """Take in a member; the first one leads."""
+        """Add a member; the first one leads."""
         assert member.instance_id not in self.static, "a static member takes its old place instead"
         if not self.members:
             self.protocol_type = member.protocol_type
@@ -267,7 +267,7 @@ class ClassicGroup:
         self.pending.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> None:
-        """Forget a member, pending or not; if it led, the next one does."""
+        """Remove a member, pending or not; if it led, the next one does."""
         member = self.members.pop(member_id, None)
         if member is not None and member.instance_id is not None:
             self.static.pop(member.instance_id, None)
@@ -277,7 +277,7 @@ class ClassicGroup:
         self.unsynced.pop(member_id, None)
 
     def replace(self, old: Member, member_id: str) -> Member:
-        """Return a static member a new id; its place, its assignment and its lead go with it."""
+        """Assign a static member a new id; its place, its assignment and its lead go with it."""
         assert old.instance_id is not None
         self.members = {
             (member_id if known is old else known.member_id): known for known in self.members.values()
@@ -292,14 +292,14 @@ class ClassicGroup:
         return old
 
     def elect(self) -> bool:
-        """See to it that the leader takes part in the rebalance; False if nobody does."""
+        """Make sure that the leader takes part in the rebalance; return False if no member does."""
         if self.leader is not None and self.members[self.leader].joining is None:
             joined = (member.member_id for member in self.members.values() if member.joining is not None)
             self.leader = next(joined, None) or self.leader
         return self.leader is not None and self.members[self.leader].joining is not None
 
     def next_generation(self, now_ms: int) -> None:
-        """Begin a new generation of whoever is a member now."""
+        """Begin a new generation with the current members."""
         self.generation += 1
         self.protocol = self.choose_protocol() if self.members else None
         self.subscribed = self.find_subscribed()
@@ -307,13 +307,13 @@ class ClassicGroup:
         self.become(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY, now_ms)
 
     def find_subscribed(self) -> frozenset[str] | None:
-        """Read the topics from the members' metadata, or give None where it cannot be read."""
+        """Return the topics from the members' metadata, None where it cannot be read."""
         if not self.is_consumer or (self.members and self.protocol is None):
             return None
         topics: set[str] = set()
         try:
             for member in self.members.values():
-                # Two bytes of version; what version 0 holds, every later one begins with.
+                # Two bytes of version; every later version begins with the fields of version 0.
                 subscription = ConsumerProtocolSubscription.decode(member.metadata(self.protocol)[2:], 0)
                 topics.update(subscription.topics)
         except WireError:
@@ -325,7 +325,7 @@ class ClassicGroup:
     def value(
         self, assignments: dict[str, bytes] | None = None, since_ms: int | None = None
     ) -> GroupMetadataValue:
-        """Return the group as a fact keeps it, or as it will be with other assignments."""
+        """Return the group as a fact, as it is or as it will be with other assignments."""
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
@@ -354,7 +354,7 @@ class ClassicGroup:
 
 
 def from_value(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-    """Return the group that a fact tells of; its members have yet to be heard."""
+    """Return the group of a fact; its members have yet to send a request."""
     state = GroupState.STABLE if value.members else GroupState.EMPTY
     group = ClassicGroup(
         group_id,

@@ -1,4 +1,4 @@
-"""`GroupCoordinator`: what handlers and operators call. It finds a group's partition; the deciders decide."""
+"""`GroupCoordinator`: the interface for handlers and operators. It finds a group's partition; the deciders decide."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 G = TypeVar("G")
 Offsets = Mapping[str, Mapping[int, Committed]]
-"""What a group committed, by topic and partition."""
+"""The committed offsets of a group, by topic and partition."""
 
 
 def steady_clock_ms() -> int:
@@ -77,7 +77,7 @@ def steady_clock_ms() -> int:
 
 
 def partition_of(group_id: str, partitions: int) -> int:
-    """Return the partition of ``__consumer_offsets`` that Kafka keeps a group in (Java's string hash)."""
+    """Return the partition of ``__consumer_offsets`` that Kafka stores a group in (Java's string hash)."""
     code = 0
     units = group_id.encode("utf-16-be", "surrogatepass")
     for high, low in zip(units[::2], units[1::2], strict=True):
@@ -88,7 +88,7 @@ def partition_of(group_id: str, partitions: int) -> int:
 
 
 class GroupCoordinator:
-    """All groups. ``await start()`` returns at once; groups of partitions not loaded yet are refused until they are.
+    """All groups. ``await start()`` returns immediately; requests for groups of partitions that load are refused.
 
     Methods raise `CoordinatorRefused` where a request as a whole is refused and its answer has no field of its own for
     that.
@@ -106,13 +106,13 @@ class GroupCoordinator:
     ) -> None:
         self.settings = settings
         self.configs: GroupConfigs = configs or SameForAll(lambda: settings)
-        """What is configured for single groups."""
+        """The configurations of single groups."""
         self.topic = log.topic
-        """The one name of the topic that these groups are kept in."""
+        """The one name of the topic that these groups are stored in."""
         self._topics = topics or NoTopics()
         self._background = background or Background()
         self.telling = Telling(self._background)
-        """Tells of what is durable."""
+        """Notifies listeners of durable commits."""
         self.on_joining: list[Callable[[str], None]] = []
         """Called with a group before a member joins it."""
         self._clock = clock
@@ -139,7 +139,7 @@ class GroupCoordinator:
     # Life cycle.
 
     async def start(self) -> None:
-        """Begin to load in the background what is this broker's."""
+        """Begin to load this broker's partitions in the background."""
         await self.follow_ownership()
         self._cleaning = self._background.repeat(
             "group coordinator expiry",
@@ -148,30 +148,30 @@ class GroupCoordinator:
         )
 
     async def follow_ownership(self) -> None:
-        """Let go of the partitions that another broker has by now, and begin to load those that have come here."""
+        """Unload the partitions that another broker owns by now, and begin to load those that have come here."""
         await self._following.follow()
 
     def _tell_all(self, decider: GroupsDecider) -> None:
-        """Tell whoever listens what was committed before this start, or on another broker."""
+        """Notify listeners of what was committed before this start, or on another broker."""
         for group in decider.groups.values():
             for topic, partitions in group.offsets.items():
                 rows = [(topic, partition, kept.offset) for partition, kept in partitions.items()]
                 self.telling.tell(group.group_id, rows, len(rows))
 
     async def loaded(self) -> None:
-        """Wait until every partition that this broker has is loaded."""
+        """Wait until every partition that this broker owns is loaded."""
         await self._following.loaded()
 
     @property
     def loading(self) -> int:
-        """How many partitions this broker has whose groups nobody can be told of yet."""
+        """The number of this broker's partitions whose groups cannot be listed yet."""
         return self._following.loading
 
     async def _clean(self) -> None:
         self.expire_offsets()
 
     def expire_offsets(self) -> None:
-        """Forget offsets whose time is over; done regularly by itself."""
+        """Delete offsets that have expired; this also runs regularly."""
         now_ms = self._clock()
 
         def expired(decider: GroupsDecider) -> Decision[None]:
@@ -185,7 +185,7 @@ class GroupCoordinator:
             shard.tell_of_what_is_there(expired)
 
     async def close(self) -> None:
-        """Keep what was decided, then send away whoever waits."""
+        """Persist what was decided, then dismiss the clients that wait."""
         if self._cleaning is not None:
             await self._cleaning.stop()
         await self._following.close()
@@ -193,7 +193,7 @@ class GroupCoordinator:
     # Members.
 
     async def join(self, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse:
-        """Answer when the group's next generation begins, or at once with what stands against it."""
+        """Answer when the group's next generation begins, or immediately with an error."""
         now_ms = self._clock()
         self._tell_of_joining(request.group_id)
         try:
@@ -204,7 +204,7 @@ class GroupCoordinator:
             return JoinGroupResponse(error_code=refused.code, member_id=request.member_id)
 
     async def sync(self, request: SyncGroupRequest) -> SyncGroupResponse:
-        """Answer when the leader has assigned, or at once with what stands against it."""
+        """Answer when the leader has assigned, or immediately with an error."""
         now_ms = self._clock()
         try:
             return await self._ask(
@@ -221,12 +221,12 @@ class GroupCoordinator:
                 request.group_id, lambda decider, token: decider.classic_heartbeat(request, now_ms)
             )
         except CoordinatorRefused as refused:
-            # While we load, the member is as good as any; Kafka says so too.
+            # During a load no member is refused; Kafka answers the same.
             loading = refused.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             return HeartbeatResponse(error_code=ErrorCode.NONE if loading else refused.code)
 
     async def leave(self, request: LeaveGroupRequest) -> LeaveGroupResponse:
-        """Answer for each member whether it is out."""
+        """Answer for each member whether it was removed."""
         now_ms = self._clock()
         try:
             return await self._ask(request.group_id, lambda decider, token: decider.leave(request, now_ms))
@@ -236,7 +236,7 @@ class GroupCoordinator:
     async def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, caller: Beating
     ) -> ConsumerGroupHeartbeatResponse:
-        """Answer with what a member of the consumer protocol may have now (KIP-848), or what stands against it."""
+        """Answer with what a member of the consumer protocol may have now (KIP-848), or an error."""
         now_ms = self._clock()
         if request.member_epoch == 0:
             self._tell_of_joining(request.group_id)
@@ -261,15 +261,15 @@ class GroupCoordinator:
         )
 
     def share_group(self, group_id: str) -> ShareGroup | None:
-        """Return a share group, to look at, None where there is none. Raises `CoordinatorRefused`."""
+        """Return a share group, to look at; None if it does not exist. Raises `CoordinatorRefused`."""
         return SHARE.own(self._shard(group_id).check_loaded().groups.get(group_id))
 
     async def make_share_group(self, group_id: str) -> ShareGroup:
-        """Return a share group, made if there is none, durable then. Raises `CoordinatorRefused`."""
+        """Return a share group, created durably if it does not exist. Raises `CoordinatorRefused`."""
         return await self._ask(group_id, lambda decider, token: decider.make_share_group(group_id))
 
     async def streams_heartbeat(self, request: StreamsGroupHeartbeatRequest, caller: Caller) -> BeatAnswer:
-        """Answer with the tasks that a member of a streams group may have now (KIP-1071), or what stands against it."""
+        """Answer with the tasks that a member of a streams group may have now (KIP-1071), or an error."""
         now_ms = self._clock()
         if request.member_epoch == 0:
             self._tell_of_joining(request.group_id)
@@ -288,7 +288,7 @@ class GroupCoordinator:
             )
 
     def _act(self, action: Action) -> Awaitable[object] | None:
-        """Do what takes longer than a decision may."""
+        """Carry out an action, which takes longer than a decision may."""
         if isinstance(action, Assigned):
             return None
         assert isinstance(action, GroupAction)
@@ -306,12 +306,12 @@ class GroupCoordinator:
         tell: bool = True,
         transaction: Transaction | None = None,
     ) -> list[ErrorCode]:
-        """Keep offsets, those of a transaction until it ends, durable on return; one code per commit. Raises
+        """Store offsets, those of a transaction as pending, durable on return; one code per commit. Raises
         `CoordinatorRefused`.
 
-        ``tell`` is for whoever else keeps this progress; who has it from there does not want it back.
-        What is not durable within ``offsets.commit.timeout.ms`` is refused as Kafka does, with a code after which
-        clients ask again; it may become durable all the same.
+        ``tell``: notify the listeners that also store this progress; False for progress that comes from them.
+        Offsets that are not durable within ``offsets.commit.timeout.ms`` are refused as in Kafka, with a code after
+        which clients try again; they may become durable all the same.
         """
         committing = Committing(self._shard(group_id), group_id, who, api_version, self._clock, transaction)
         kept = committing.begin(commits, self._background)
@@ -333,8 +333,8 @@ class GroupCoordinator:
         self.telling.tell(group_id, rows, len(commits))
 
     async def end_transaction(self, partition: int, marker: Marker) -> None:
-        """Have what a transaction committed in one partition count, or not; durable on return. Raises
-        `CoordinatorRefused`, and `InvalidProducerEpoch` for a marker of a transaction before.
+        """Commit or discard a transaction's offsets in one partition, durable on return. Raises
+        `CoordinatorRefused`, and `InvalidProducerEpoch` for a marker of an earlier transaction.
         """
         try:
             ended = await self._shards[partition].ask(
@@ -357,11 +357,11 @@ class GroupCoordinator:
         member_id: str = "",
         epoch: int = -1,
     ) -> T:
-        """Return what ``read`` makes of the group's offsets, once none of them can be lost, and of the names under
+        """Return the result of ``read`` for the group's offsets, once none of them can be lost, and for the names under
         which transactions that are still open have committed others. Raises `CoordinatorRefused`.
 
-        ``read`` is called before this waits for anything, and must not give None. A member of a consumer group that
-        says who it is must have its epoch.
+        ``read`` is called before this waits for anything, and must not return None. A member of a consumer group that
+        identifies itself must have its epoch.
         """
 
         def decide(decider: GroupsDecider, token: Token) -> Decision[T]:
@@ -373,7 +373,7 @@ class GroupCoordinator:
     async def delete_offsets(
         self, group_id: str, partitions: list[TopicPartition], *, tell: bool = True
     ) -> list[ErrorCode]:
-        """Forget offsets; one code per partition. Raises `CoordinatorRefused`."""
+        """Delete offsets; one code per partition. Raises `CoordinatorRefused`."""
         codes = await self._ask(group_id, lambda decider, token: decider.offsets.delete(group_id, partitions))
         if tell:
             told = zip(partitions, codes, strict=True)
@@ -382,7 +382,7 @@ class GroupCoordinator:
         return codes
 
     async def delete_group(self, group_id: str) -> None:
-        """Forget a group and its offsets. Raises `CoordinatorRefused`."""
+        """Delete a group and its offsets. Raises `CoordinatorRefused`."""
         committed = self.committed(group_id)
         await self._ask(group_id, lambda decider, token: decider.offsets.delete_group(group_id))
         for topic, partitions in committed.items():
@@ -390,7 +390,7 @@ class GroupCoordinator:
             self.telling.tell(group_id, rows, len(rows))
 
     async def on_topic_deleted(self, kafka_name: str) -> None:
-        """Forget what all groups committed for a topic that is gone."""
+        """Delete what all groups committed for a topic that is gone."""
         for shard in self._shards:
             shard.tell_of_what_is_there(
                 lambda decider: decider.offsets.delete_topic(kafka_name), though_loading=True
@@ -460,11 +460,11 @@ class GroupCoordinator:
         return {topic: dict(partitions) for topic, partitions in offsets.items()}
 
     def partition_of(self, group_id: str) -> int:
-        """Return the partition of ``__consumer_offsets`` that the group is kept in."""
+        """Return the partition of ``__consumer_offsets`` that the group is stored in."""
         return partition_of(group_id, len(self._shards))
 
     def owner_of(self, group_id: str) -> Owned | None:
-        """Return the broker that coordinates a group; None if nobody does now."""
+        """Return the broker that coordinates a group; None if no broker does now."""
         return self._log.owner(self.partition_of(group_id))
 
     # Finding the partition.

@@ -1,7 +1,7 @@
 """The kinds of groups as a table, the groups of one partition under their names, and how a name changes its kind.
 
-A kind is a folder whose module ``kind`` offers what `KindModule` names. It is loaded when the first group of the kind
-is met, in a request or in the log: a broker has the modules of those kinds alone that it has groups of.
+A kind is a folder whose module ``kind`` implements `KindModule`. It is loaded with the first group of the kind, in a
+request or in the log: a broker has only the modules of kinds that it has groups of.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class GroupKind(Generic[G, R]):
         names_strangers: bool = True,
         module: str = "",
     ) -> None:
-        """``records`` are the kinds of its records; ``replaces`` says which other groups give it their name."""
+        """``records`` are the kinds of its records; ``replaces`` decides which other groups give way to it."""
         self.name = name
         self.records = frozenset(kind.to_bytes(2, "big") for kind in records)
         self.has_offsets = has_offsets
@@ -80,7 +80,7 @@ class GroupKind(Generic[G, R]):
         return self._module
 
     def read(self, stated: Fact) -> ModernFact[G]:
-        """Return what a record of this kind says; raise ``WireError`` for damaged ones."""
+        """Return the content of a record of this kind; raise ``WireError`` for damaged ones."""
         value = None if stated.value is None else stated.value[2:]
         return self.module.READERS[stated.key[:2]](stated.key[2:], value)
 
@@ -112,7 +112,7 @@ class GroupKind(Generic[G, R]):
         raise self.refused(known, group_id)
 
     def refused(self, known: AnyGroup | None, group_id: str) -> CoordinatorRefused:
-        """Return the refusal of what asks for a group of this kind."""
+        """Return the refusal of a request for a group of this kind."""
         if known is None:
             return CoordinatorRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         return CoordinatorRefused(
@@ -140,13 +140,13 @@ CLASSIC: GroupKind[ClassicGroup, Any] = GroupKind(
 )
 """Of the classic protocol; their records are read where offsets are (`magnetar.kafka.coordinators.facts`)."""
 MODERN: tuple[GroupKind[Any, Any], ...] = (CONSUMER, STREAMS, SHARE)
-"""Those of which a broker has the modules when it needs them, in the order in which they are asked what is due."""
+"""The kinds whose modules are loaded when needed, in the order in which their deadlines are checked."""
 KINDS: Mapping[str, GroupKind[Any, Any]] = {kind.name: kind for kind in (*MODERN, CLASSIC)}
 _BY_RECORD = {record: kind for kind in MODERN for record in kind.records}
 
 
 def kind_of(key: bytes) -> GroupKind[Any, Any] | None:
-    """Return the kind of groups that a record is about, by its key; None for one that is not known here."""
+    """Return the kind of groups that a record is about, by its key; None for an unknown one."""
     return _BY_RECORD.get(key[:2])
 
 
@@ -169,7 +169,7 @@ class Kinds:
         return group, tuple(end_of(known)) if known.live_facts() else ()
 
     def take(self, group: AnyGroup) -> None:
-        """Store a group under its name, in place of the one that had it before."""
+        """Store a group under its name; it replaces the one that had the name before."""
         known = self.groups.get(group.group_id)
         if known is not group:
             if known is not None:
@@ -177,7 +177,7 @@ class Kinds:
             self.groups[group.group_id] = group
 
     def end(self, group: AnyGroup) -> Iterable[Fact]:
-        """Forget a group, and return the facts of its end."""
+        """Remove a group, and return the facts of its end."""
         facts = list(end_of(group))
         self._forget(group)
         self.groups.pop(group.group_id, None)

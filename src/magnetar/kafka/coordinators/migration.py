@@ -1,8 +1,8 @@
-"""How a group with members goes over from the classic protocol to the consumer protocol, and back (KIP-848).
+"""The migration of a group with members from the classic protocol to the consumer protocol, and back (KIP-848).
 
-Upgrade: the first consumer-protocol member that joins makes a consumer group of a classic one; who was in it stays,
-with what it had. Downgrade: when the last such member goes, what is left is a classic group again, and rebalances.
-Whether either is done says ``group.consumer.migration.policy``.
+Upgrade: the first consumer-protocol member that joins turns a classic group into a consumer group; its members stay,
+with what they had. Downgrade: when the last such member goes, the rest is a classic group again, and rebalances.
+``group.consumer.migration.policy`` decides whether either is done.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from magnetar.wire.kafka.messages.consumer_group_heartbeat_response import Consu
 
 
 class GroupMigration:
-    """Of the groups of one partition."""
+    """The migration of the groups of one partition."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class GroupMigration:
     def upgrade(
         self, known: ClassicGroup, request: ConsumerGroupHeartbeatRequest, caller: Beating, now_ms: int
     ) -> Decision[ConsumerGroupHeartbeatResponse]:
-        """Let the first consumer-protocol member into a classic group, which becomes a consumer group by that."""
+        """Add the first consumer-protocol member to a classic group, which becomes a consumer group."""
         group = self._upgraded(known)
         facts = (*end_of(known), *facts_of(group))
         decision = self._consumer.heartbeat(group, request, caller, now_ms)
@@ -105,7 +105,7 @@ class GroupMigration:
     def _upgraded_member(self, group: ClassicGroup, member: Member) -> ConsumerMember:
         protocol = group.protocol or member.protocols[0][0]
         said = read_subscription(member.metadata(protocol))
-        version_of(member.protocols[0][1])  # later on it is taken for granted that it has one
+        version_of(member.protocols[0][1])  # later code assumes that it has one
         has = read_assignment(member.assignment)
         if has.user_data:
             raise _CustomAssignor
@@ -126,10 +126,10 @@ class GroupMigration:
         )
 
     def _claims(self, group: ClassicGroup) -> list[tuple[str, Assignment]]:
-        """Return what members said when they last joined that they own; whose generation is the latest goes first.
+        """Return what members reported to own when they last joined; members of the latest generation first.
 
-        What one is assigned is not all that it has: before it has synced it has what it was assigned in the generation
-        before, and amid a rebalance it is assigned nothing. Once it has given up what it should have, it joins again.
+        A member's assignment is not all that it has: before it has synced it has its assignment of the previous
+        generation, and during a rebalance it is assigned nothing. Once it has given up what it should, it joins again.
         """
         said = []
         for member in group.members.values():
@@ -165,8 +165,8 @@ class GroupMigration:
         made.protocol = made.choose_protocol()
         for member in group.members.values():
             if member.member_id in leaving:
-                # Until the next generation the log tells of who left, as of every classic group: should the broker
-                # end before that, their sessions do, and what they had is given to the others.
+                # Until the next generation the log has the members that left, as in any classic group: if the broker
+                # ends before that, their sessions expire, and what they had goes to the others.
                 session_ms = self._configs.of(group.group_id, GroupSettings).group_consumer_session_timeout_ms
                 topics = sorted(self._topics.written(name) for name in group.topics_of(member))
                 side = ClassicSide(session_ms, ((made.protocol, subscription_of(topics)),))
@@ -177,9 +177,9 @@ class GroupMigration:
     def _downgraded_member(self, member: ConsumerMember, side: ClassicSide | None) -> Member:
         """Return it with what it has or has yet to give up, not with its target.
 
-        A part of that another may have yet to give up; and should the broker end before the rebalance, who joined
-        before is answered with what stands here. Before it a consumer-protocol member may come again, too, and must not
-        be given what this one was only told to give up.
+        Another member may have yet to give up a part of the target; and should the broker end before the rebalance,
+        members that joined before are answered with this. Before the rebalance a consumer-protocol member may also come
+        back, and must not get what this member was only asked to give up.
         """
         assert side is not None
         return Member(
@@ -198,9 +198,10 @@ class GroupMigration:
 def _with_what_they_own(
     members: Sequence[ConsumerMember], claims: Sequence[tuple[str, Assignment]]
 ) -> Iterator[ConsumerMember]:
-    """Yield members with what they say they own beside what they are assigned, unless another has it by right.
+    """Yield members with what they report to own in addition to their assignment, unless another is entitled to it.
 
-    By right has a partition whom the leader assigned it, for it knew what all own; else the first who claims it.
+    The member to which the leader assigned a partition is entitled to it, since the leader knew what all own; otherwise
+    the first that claims it.
     """
     taken = {each for member in members for each in _pairs(member.assigned)}
     owned: dict[str, dict[bytes, frozenset[int]]] = {each.member_id: dict(each.assigned) for each in members}

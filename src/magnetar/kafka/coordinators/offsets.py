@@ -1,7 +1,7 @@
-"""What becomes of committed offsets: commit, fetch, delete, expire. Pure decisions.
+"""Committed offsets: commit, fetch, delete, expire. Pure decisions.
 
 Each method gives a `Decision`, or raises `CoordinatorRefused` and then has changed nothing. Topics come under their one
-name; what does not exist was answered before.
+name; the caller answers for topics that do not exist.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class GroupOffsets:
         *,
         transaction: Transaction | None = None,
     ) -> Decision[list[ErrorCode]]:
-        """Keep offsets, those of a transaction until it ends; the answer has one code per commit."""
+        """Store offsets, those of a transaction as pending; the answer has one code per commit."""
         group = self._kinds.groups.get(group_id)
         if group is None:
             if who.generation >= 0:
@@ -70,12 +70,12 @@ class GroupOffsets:
                 continue
             self.pending.overrule(name)
             group.offsets.setdefault(commit.topic, {})[commit.partition] = kept
-            # A group that nobody joined begins with its first offset.
+            # A group without members begins with its first offset.
             self._kinds.groups.setdefault(group_id, group)
         return Decision(tuple(facts), codes)
 
     def end_transaction(self, marker: Marker) -> Decision[dict[Name, Committed]]:
-        """Keep what a transaction committed here, or forget it; the answer is what counts from now on.
+        """Commit a transaction's offsets, or discard them; the answer has the offsets that count from now on.
 
         A marker that comes late must not end the producer's next transaction.
         """
@@ -89,7 +89,7 @@ class GroupOffsets:
         return Decision((marker,), self.apply_end(marker))
 
     def apply_end(self, marker: Marker) -> dict[Name, Committed]:
-        """Do what a marker says, without stating it; give what counts from now on."""
+        """Apply a marker, without stating it; return the offsets that count from now on."""
         ended = self.pending.end(marker.transaction, committed=marker.committed)
         if not marker.committed:
             return {}
@@ -98,7 +98,7 @@ class GroupOffsets:
         return ended
 
     def apply(self, group_id: str, topic: str, partition: int, committed: Committed) -> None:
-        """Keep an offset, without stating it."""
+        """Store an offset, without stating it."""
         group = self._kinds.groups.get(group_id)
         if group is None:
             group = self._kinds.groups[group_id] = ClassicGroup(group_id)
@@ -110,7 +110,7 @@ class GroupOffsets:
     def fetch(
         self, group_id: str, member_id: str = "", epoch: int = -1
     ) -> Mapping[str, Mapping[int, Committed]]:
-        """Return what a group committed, by topic and partition; nothing for an unknown group. Not to be changed."""
+        """Return what a group committed, by topic and partition; nothing for an unknown group. Read-only."""
         group = self._kinds.groups.get(group_id)
         if group is None:
             return {}
@@ -118,7 +118,7 @@ class GroupOffsets:
         return group.offsets
 
     def delete(self, group_id: str, partitions: Sequence[TopicPartition]) -> Decision[list[ErrorCode]]:
-        """Forget offsets of topics that no member reads; the answer has one code per partition."""
+        """Delete offsets of topics that no member reads; the answer has one code per partition."""
         group = self._find(group_id)
         group.check_deletes_offsets()
         codes = []
@@ -132,14 +132,14 @@ class GroupOffsets:
         return Decision(tuple(facts), codes)
 
     def delete_group(self, group_id: str) -> Decision[ErrorCode]:
-        """Forget a group without members, and all it committed."""
+        """Delete a group without members, and all it committed."""
         group = self._find(group_id)
         if not group.is_empty:
             raise CoordinatorRefused(ErrorCode.NON_EMPTY_GROUP)
         return Decision(tuple(self._drop_group(group)), ErrorCode.NONE)
 
     def delete_topic(self, topic: str) -> Decision[None]:
-        """Forget what all groups committed for a topic that is gone."""
+        """Delete what all groups committed for a topic that is gone."""
         facts: list[Fact] = []
         for group in self._kinds.groups.values():
             facts += self._drop(group, topic, list(group.offsets.get(topic, ())))
@@ -147,9 +147,9 @@ class GroupOffsets:
         return Decision(tuple(facts), None)
 
     def expire(self, now_ms: int) -> Decision[None]:
-        """Forget offsets nobody came back for, and empty groups that have none left (KIP-211).
+        """Delete offsets that have expired, and empty groups that have none left (KIP-211).
 
-        An offset stays under whose name an open transaction has committed another one: to delete it would take both.
+        An offset stays while an open transaction has committed another one of its name: to delete it would take both.
         """
         facts: list[Fact] = []
         for group in list(self._kinds.groups.values()):

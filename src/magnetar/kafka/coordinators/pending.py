@@ -1,4 +1,4 @@
-"""Offsets that were committed in transactions which are still open: nobody reads them before the end (KIP-98)."""
+"""Offsets that were committed in transactions which are still open: they are not read before the end (KIP-98)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from magnetar.kafka.coordinators.facts import Committed, offset_fact
 
 
 class Name(NamedTuple):
-    """Whose offset it is, and where."""
+    """The group, topic and partition of an offset."""
 
     group_id: str
     topic: str
@@ -19,22 +19,22 @@ class Name(NamedTuple):
 
 
 class PendingOffsets:
-    """Those of one partition of ``__consumer_offsets``, by producer id. What is written later overrules them.
+    """The pending offsets of one partition of ``__consumer_offsets``, by producer id. Later writes overrule them.
 
-    So does a transaction that ends before an earlier one: compaction keeps what was written last, too (KAFKA-5259).
+    So does a transaction that ends before an earlier one: compaction, too, retains what was written last (KAFKA-5259).
     """
 
     def __init__(self) -> None:
         self._open: dict[int, tuple[Transaction, dict[Name, Committed]]] = {}
         self._named: dict[str, dict[Name, dict[int, int]]] = {}
-        """By group and name: the producers that hold an offset so, each with the number of its write."""
+        """By group and name: the producers with such an offset, each with the number of its write."""
         self._writes = 0
 
     def __len__(self) -> int:
         return sum(len(offsets) for _, offsets in self._open.values())
 
     def add(self, transaction: Transaction, name: Name, committed: Committed) -> None:
-        """Hold an offset until its transaction ends."""
+        """Retain an offset until its transaction ends."""
         _, offsets = self._open.setdefault(transaction.producer_id, (transaction, {}))
         offsets[name] = committed
         producers = self._named.setdefault(name.group_id, {}).setdefault(name, {})
@@ -42,7 +42,7 @@ class PendingOffsets:
         self._writes += 1
 
     def overrule(self, name: Name) -> bool:
-        """Let go of what is held under a name: it was committed or deleted since. Return whether anything was."""
+        """Remove the pending offsets of a name: it was committed or deleted since. Return whether there were any."""
         producers = self._named.get(name.group_id, {}).get(name)
         if producers is None:
             return False
@@ -51,7 +51,7 @@ class PendingOffsets:
         return True
 
     def end(self, transaction: Transaction, *, committed: bool) -> dict[Name, Committed]:
-        """Return what a transaction that ends has held, in the order it was committed in."""
+        """Return the offsets of a transaction that ends, in the order they were committed in."""
         producer_id = transaction.producer_id
         _, offsets = self._open.get(producer_id, (transaction, {}))
         ended = dict(offsets)
@@ -64,7 +64,7 @@ class PendingOffsets:
         return ended
 
     def epoch_of(self, producer_id: int) -> int | None:
-        """Return the epoch in which a producer committed what is held of it; None if nothing is."""
+        """Return the epoch of a producer's pending offsets; None if it has none."""
         held = self._open.get(producer_id)
         return None if held is None else held[0].producer_epoch
 

@@ -1,9 +1,9 @@
-"""How a classic group goes from one generation to the next.
+"""The steps of a classic group from one generation to the next.
 
     Empty --first join--> PreparingRebalance --all joined, or time is up--> CompletingRebalance
     CompletingRebalance --the leader's assignment is durable--> Stable --a change--> PreparingRebalance ...
 
-What members do lies in `classic`; here is what a group does when something about it has changed.
+The requests of members are in `classic`; here is what a group does when something about it has changed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from magnetar.wire.kafka.messages.sync_group_response import SyncGroupResponse
 
 
 class Rebalancer:
-    """Moves groups between their states; facts and answers gather in it until they are taken."""
+    """Moves groups between their states; it collects facts and answers until they are taken."""
 
     def __init__(self, settings: GroupSettings, timers: Timers) -> None:
         self.settings = settings
@@ -31,13 +31,13 @@ class Rebalancer:
     # Members' sessions.
 
     def renew(self, group: ClassicGroup, member: Member, now_ms: int, timeout_ms: int | None = None) -> None:
-        """Give the member its whole session again, or another time; it was just heard of."""
+        """Restart the member's session, or set another time; a request of it has just come."""
         member.heard_ms = now_ms
         timeout = member.session_timeout_ms if timeout_ms is None else timeout_ms
         self.timers.schedule(session_key(group, member.member_id), now_ms + timeout)
 
     def remove(self, group: ClassicGroup, member_id: str) -> None:
-        """Take a member out, with its session and its waiting requests."""
+        """Remove a member, with its session and its waiting requests."""
         member = group.members.get(member_id)
         if member is not None:
             self.answer_join(member, refused_join(ErrorCode.UNKNOWN_MEMBER_ID))
@@ -45,7 +45,7 @@ class Rebalancer:
         group.remove(member_id)
         self.timers.cancel(session_key(group, member_id))
 
-    # Answers of those who wait.
+    # Answers to members that wait.
 
     def answer_join(self, member: Member, answer: JoinGroupResponse) -> None:
         """Answer the member's waiting JoinGroup, if there is one."""
@@ -60,7 +60,7 @@ class Rebalancer:
             member.syncing = None
 
     def await_join(self, member: Member, token: Token) -> None:
-        """Let a JoinGroup wait; an earlier one of the same member waits no longer."""
+        """Park a JoinGroup; an earlier one of the same member is dismissed."""
         self.answer_join(member, refused_join(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         member.joining = token
 
@@ -79,7 +79,7 @@ class Rebalancer:
             self.complete_if_all_joined(group, now_ms)
 
     def prepare(self, group: ClassicGroup, reason: str, now_ms: int) -> None:
-        """Begin a rebalance: everybody has to join again."""
+        """Begin a rebalance: all members have to join again."""
         if group.state is GroupState.COMPLETING_REBALANCE:
             for member in group.members.values():
                 member.assignment = b""
@@ -104,7 +104,7 @@ class Rebalancer:
         self.timers.schedule(join_key(group), now_ms + delay)
 
     def join_time_is_up(self, group: ClassicGroup, now_ms: int) -> None:
-        """Go on without those who have not joined, unless a new group may still be waited for (KIP-134)."""
+        """Continue without members that have not joined, unless a new group may still wait (KIP-134)."""
         awaited = group.awaited
         if awaited is not None and group.grew and awaited.remaining_ms:
             group.grew = False
@@ -115,13 +115,13 @@ class Rebalancer:
             self.complete(group, now_ms)
 
     def complete_if_all_joined(self, group: ClassicGroup, now_ms: int) -> None:
-        """Complete the rebalance under way if nobody is missing; a group that was empty sits out its delay."""
+        """Complete the rebalance under way if no member is missing; a group that was empty waits out its delay."""
         rebalancing = group.state is GroupState.PREPARING_REBALANCE
         if rebalancing and group.previous is not GroupState.EMPTY and group.has_all_joined:
             self.complete(group, now_ms)
 
     def complete(self, group: ClassicGroup, now_ms: int) -> None:
-        """End the joining: drop who has not rejoined, and answer the others with the new generation."""
+        """End the joining: drop members that have not rejoined, and answer the others with the new generation."""
         assert group.state is GroupState.PREPARING_REBALANCE
         group.awaited = None
         self.timers.cancel(join_key(group))
@@ -144,16 +144,16 @@ class Rebalancer:
         self.timers.schedule(sync_key(group), now_ms + group.rebalance_timeout_ms)
 
     def assign(self, group: ClassicGroup, assignments: dict[str, bytes], now_ms: int) -> None:
-        """Take the leader's assignment; until it is durable the group stays as it is, for who looks at it too."""
+        """Take the leader's assignment; until it is durable the group stays as it is, also for observers."""
         group.assigning = {member_id: assignments.get(member_id, b"") for member_id in group.members}
         group.stored = group.value(group.assigning, now_ms)
         self.facts.append(group_fact(group.group_id, group.stored))
         self.actions.append(Assigned(group.group_id, group.generation))
 
     def kept(self, group: ClassicGroup, generation: int, now_ms: int) -> None:
-        """Make the group stable, now that the assignment is durable, and give everybody who asked its part.
+        """Make the group stable, now that the assignment is durable, and answer the members that wait for theirs.
 
-        Unless it rebalances again: then nobody is told of an assignment that is over.
+        Unless it rebalances again: then an obsolete assignment is not sent.
         """
         assignments, said = group.assigning, group.stored
         if assignments is None or said is None or group.generation != generation:
@@ -173,13 +173,13 @@ class Rebalancer:
         self.renew(group, member, now_ms)
 
     def synced(self, group: ClassicGroup, member_id: str) -> None:
-        """Note that a member has asked for its assignment."""
+        """Note that a member has requested its assignment."""
         group.unsynced.pop(member_id, None)
         if not group.unsynced:
             self.timers.cancel(sync_key(group))
 
     def sync_time_is_up(self, group: ClassicGroup, now_ms: int) -> None:
-        """Drop members that joined and then never asked for their assignment."""
+        """Drop members that joined and then never requested their assignment."""
         if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not group.unsynced:
             return
         missing = list(group.unsynced)
@@ -190,32 +190,32 @@ class Rebalancer:
 
 
 def session_key(group: ClassicGroup, member_id: str) -> TimerKey:
-    """Name a member's session."""
+    """Return the key of a member's session."""
     return TimerKey("session", group.group_id, member_id)
 
 
 def join_key(group: ClassicGroup) -> TimerKey:
-    """Name the time for joining."""
+    """Return the key of the join deadline."""
     return TimerKey("join", group.group_id)
 
 
 def sync_key(group: ClassicGroup) -> TimerKey:
-    """Name the time for syncing."""
+    """Return the key of the sync deadline."""
     return TimerKey("sync", group.group_id)
 
 
 def refused_join(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
-    """Say no to a JoinGroup."""
+    """Return the refusal of a JoinGroup."""
     return JoinGroupResponse(error_code=code, member_id=member_id)
 
 
 def refused_sync(code: ErrorCode) -> SyncGroupResponse:
-    """Say no to a SyncGroup."""
+    """Return the refusal of a SyncGroup."""
     return SyncGroupResponse(error_code=code)
 
 
 def joined(group: ClassicGroup, member: Member, *, skip_assignment: bool = False) -> JoinGroupResponse:
-    """Tell a member of the current generation; the leader gets everybody's metadata."""
+    """Return the answer to JoinGroup for the current generation; the leader gets the metadata of all members."""
     leads = group.leader == member.member_id
     return JoinGroupResponse(
         generation_id=group.generation,
@@ -237,7 +237,7 @@ def _told(member: Member, protocol: str | None) -> JoinGroupResponseMember:
 
 
 def synced(group: ClassicGroup, member: Member) -> SyncGroupResponse:
-    """Tell a member its part of the current generation."""
+    """Return the answer to SyncGroup with a member's part of the current generation."""
     return SyncGroupResponse(
         protocol_type=group.protocol_type,
         protocol_name=group.protocol,

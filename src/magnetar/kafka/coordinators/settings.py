@@ -1,4 +1,4 @@
-"""The settings of Kafka's consumer groups and their offsets."""
+"""The settings of Kafka consumer groups and their offsets."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from magnetar.base.values import MAX_INT, Kind, at_least, one_of
 
 
 class MigrationPolicy(NamedTuple):
-    """What ``group.consumer.migration.policy`` allows."""
+    """The migrations that ``group.consumer.migration.policy`` allows."""
 
     upgrades: bool
     downgrades: bool
 
     @property
     def lets_classic_members_in(self) -> bool:
-        """Whether classic members may join a consumer group that has members."""
+        """True if classic members may join a consumer group that has members."""
         return self.upgrades or self.downgrades
 
 
@@ -186,7 +186,7 @@ class GroupSettings(HandlerSettings):
 
     @property
     def migration(self) -> MigrationPolicy:
-        """What the migration policy allows."""
+        """Return the migrations that the policy allows."""
         return _POLICIES[self.group_consumer_migration_policy]
 
     @property

@@ -1,4 +1,4 @@
-"""What groups committed is told to whoever listens: in its order, and of very much some in each turn of the loop."""
+"""Notify listeners of committed offsets: in order, and if they are very many, some in each turn of the loop."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from magnetar.base.collector import uncollected
 from magnetar.serving.pace import MANY_ROWS, paced
 
 Row = tuple[str, int, int | None]
-"""Topic, partition, and offset, or None if that was forgotten."""
+"""Topic, partition, and offset, or None if that was deleted."""
 
 
 class Telling:
-    """Each of ``on_committed`` is called with group, topic, partition and offset (None: forgotten) of every row."""
+    """Each of ``on_committed`` is called with group, topic, partition and offset (None: deleted) of every row."""
 
     def __init__(self, background: Background) -> None:
         self.on_committed: list[Callable[[str, str, int, int | None], None]] = []
@@ -23,7 +23,7 @@ class Telling:
         self._is_under_way = False
 
     def tell(self, group_id: str, rows: Iterable[Row], count: int) -> None:
-        """Tell of ``count`` rows at most, at once if they are few and none wait."""
+        """Notify of ``count`` rows at most, immediately if they are few and none wait."""
         if count <= MANY_ROWS and not self._is_under_way:
             for topic, partition, offset in rows:
                 for told in self.on_committed:
@@ -36,7 +36,7 @@ class Telling:
 
     async def _tell(self) -> None:
         try:
-            with uncollected():  # what listeners keep of so many rows is no garbage
+            with uncollected():  # what listeners retain of so many rows is no garbage
                 while self._waiting:
                     group_id, rows = self._waiting.popleft()
                     async for topic, partition, offset in paced(rows):

@@ -1,4 +1,4 @@
-"""What groups see of topics."""
+"""Topics as groups see them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 MAX_REGEX_CHARS = 1000
 _MAX_STEPS = 1000
-"""Of an expression's program: a name costs at most its length times as many steps."""
+"""The limit of an expression's program: a name costs at most its length times as many steps."""
 _MAX_BYTES = 128 << 10
 Shows = Callable[[str], bool]
-"""Whether whoever asks may know of a topic of that name."""
+"""Whether the client may know of a topic of that name."""
 
 
 class SeenTopic(NamedTuple):
@@ -45,7 +45,7 @@ class Topics(Protocol):
         ...
 
     def meant(self, written: str) -> str:
-        """Return the name of the topic that a client of these groups writes so."""
+        """Return the name of a topic from the form that a client of these groups writes."""
         ...
 
     def written(self, name: str) -> str:
@@ -53,12 +53,12 @@ class Topics(Protocol):
         ...
 
     def named(self) -> AsyncIterator[tuple[str, str]]:
-        """Return each topic's name, and how a client of these groups writes it; others have their turn meanwhile."""
+        """Yield each topic's name, and how a client of these groups writes it; the event loop gets turns meanwhile."""
         ...
 
 
 class NoTopics:
-    """Nothing is there."""
+    """There are no topics."""
 
     version = 0
 
@@ -85,7 +85,7 @@ class NoTopics:
 
 
 def hash_of(topics: Topics, names: Iterable[str]) -> int:
-    """Return a signed 64-bit number that changes with the ids and sizes of these topics; 0 where there is none."""
+    """Return a signed 64-bit number that changes with the ids and sizes of these topics; 0 without topics."""
     digest = blake2b(digest_size=8)
     empty = True
     for name in sorted(names):
@@ -98,7 +98,7 @@ def hash_of(topics: Topics, names: Iterable[str]) -> int:
 
 @lru_cache(maxsize=128)
 def compiled(text: str) -> re2._Regexp:
-    """Return a subscription's expression (RE2/J's syntax, as of Kafka); raise `CoordinatorRefused`."""
+    """Return a subscription's expression (RE2/J's syntax, as in Kafka); raise `CoordinatorRefused`."""
     import re2  # 3 MB that a broker without such subscriptions goes without
 
     options = re2.Options()
@@ -122,7 +122,7 @@ def compiled(text: str) -> re2._Regexp:
 
 
 async def resolve(topics: Topics, regexes: Iterable[str], shows: Shows | None) -> dict[str, frozenset[str]]:
-    """Return the topics that each expression means, of those that whoever asks may know of."""
+    """Return the topics that each expression matches, among those that the client may see."""
     programs = {text: compiled(text) for text in regexes}
     found: dict[str, set[str]] = {text: set() for text in programs}
     async for name, spelled in topics.named():

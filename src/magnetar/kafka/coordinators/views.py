@@ -27,7 +27,7 @@ class MemberView:
     heard_ms_ago: int
     """Time since its last sign of life, ms."""
     session_left_ms: int | None
-    """Time until it is given up on, ms; None if it waits for us."""
+    """Time until its session expires, ms; None if it waits for an answer."""
     metadata: bytes
     assignment: bytes
     waits_for: str
@@ -48,9 +48,9 @@ class GroupView:
     leader: str
     members: tuple[MemberView, ...]
     pending: tuple[str, ...]
-    """Member ids that were given out and have not joined yet."""
+    """Member ids that were assigned and have not joined yet."""
     missing: tuple[str, ...]
-    """Whom the rebalance under way waits for: to rejoin, or to sync."""
+    """The members that the rebalance under way waits for: to rejoin, or to sync."""
     time_left_ms: int | None
     """How long it will wait for them at most, ms."""
     storing: bool
@@ -64,7 +64,7 @@ class GroupView:
 
     @property
     def why(self) -> str:
-        """Say in one sentence why the group does not move, or nothing if it does."""
+        """Return in one sentence why the group does not move, or nothing if it does."""
         names = ", ".join(self.missing)
         left = f"; at most {self.time_left_ms} ms more" if self.time_left_ms is not None else ""
         if self.state is GroupState.EMPTY:
@@ -83,7 +83,7 @@ class GroupView:
 
 
 class Viewed(NamedTuple):
-    """What a view of a group is made with, besides the group."""
+    """The arguments of a view of a group, in addition to the group."""
 
     configs: SettingsOfGroups
     topics: Topics

@@ -2,8 +2,8 @@
 
 facts      their records in ``__consumer_offsets``, as Kafka 4.x writes them
 group      one group: its members, what they should have (the target) and what they have
-assignors  who should have what: ``uniform`` and ``range``
-reconcile  how one member comes from what it has to what it should have
+assignors  which member should have what: ``uniform`` and ``range``
+reconcile  the steps of one member from what it has to what it should have
 members    decides heartbeats, leaving, silence
 views      groups as operators see them
 """

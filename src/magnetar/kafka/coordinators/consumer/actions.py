@@ -1,4 +1,4 @@
-"""What a consumer group has done apart from its decider."""
+"""Actions of consumer groups that run outside their decider."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MakeTarget(TargetAction):
-    """A target to be made by an assignor."""
+    """A target to be computed by an assignor."""
 
     kind: ClassVar[str] = "consumer"
     assignor: str
@@ -24,11 +24,11 @@ class MakeTarget(TargetAction):
 
     @property
     def work(self) -> int:
-        """The number of members and partitions it is about."""
+        """The number of members and partitions of the target."""
         return len(self.subscribers) + sum(self.sizes.values())
 
     def make(self) -> Targets:
-        """Return what each member is to have; takes a while."""
+        """Return the target of each member; this takes a while."""
         from magnetar.kafka.coordinators.consumer.assignors import ASSIGNORS
 
         return ASSIGNORS[self.assignor](self.subscribers, self.sizes)
@@ -44,5 +44,5 @@ class ResolveRegexes(GroupAction):
     shows: Shows | None
 
     def carry_out(self, topics: Topics) -> Awaitable[dict[str, frozenset[str]]]:
-        """Match them; other work has its turn meanwhile."""
+        """Match them; the event loop gets turns meanwhile."""
         return resolve(topics, self.regexes, self.shows)

@@ -1,8 +1,8 @@
-"""Who should have which partitions. Pure functions, made for thousands of members and partitions.
+"""Which member should have which partitions. Pure functions, made for thousands of members and partitions.
 
-``range``    each topic for itself: neighbouring partitions to members in the order of their ids, so that topics of
+``range``    each topic on its own: adjacent partitions to members in the order of their ids, so that topics of
              one size are joined by number
-``uniform``  as even as subscriptions allow, and nobody loses a partition without need
+``uniform``  as even as subscriptions allow, and no member loses a partition without need
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class Subscriber(NamedTuple):
     member_id: str
     instance_id: str | None
     topics: frozenset[bytes]
-    """The ids of those that it reads and that are there."""
+    """The ids of the existing topics that it reads."""
     target: Assignment
-    """What it should have had until now."""
+    """Its previous target."""
 
 
 _MAX_LOOKS = 2_000_000
@@ -56,7 +56,7 @@ def _place(each: Subscriber) -> tuple[bool, str]:
 
 
 def assign_uniform(subscribers: Sequence[Subscriber], sizes: Sizes) -> Targets:
-    """Assign as evenly as subscriptions allow; what members have they keep, as far as that is even."""
+    """Assign as evenly as subscriptions allow; members retain their partitions, as far as that is even."""
     if not subscribers:
         return {}
     alike = all(each.topics == subscribers[0].topics for each in subscribers)
@@ -66,7 +66,7 @@ def assign_uniform(subscribers: Sequence[Subscriber], sizes: Sizes) -> Targets:
     for each in sorted(subscribers, key=_place):
         most = share + (more > 0) if alike else None
         more -= shares.keep(each, sizes, most) > share
-    # Topics of few readers first: who reads others too has those to take from.
+    # Topics of few readers first: members that also read others can get those.
     for topic_id in sorted(readers, key=lambda each: (len(readers[each]), each)):
         shares.give(topic_id, sizes[topic_id], readers[topic_id])
     if not alike:
@@ -75,7 +75,7 @@ def assign_uniform(subscribers: Sequence[Subscriber], sizes: Sizes) -> Targets:
 
 
 class _Shares:
-    """Who has what while it is being dealt out."""
+    """The assignment while it is being computed."""
 
     def __init__(self) -> None:
         self._held: dict[str, dict[bytes, list[int]]] = {}
@@ -83,7 +83,7 @@ class _Shares:
         self._taken: dict[bytes, set[int]] = {}
 
     def keep(self, each: Subscriber, sizes: Sizes, most: int | None) -> int:
-        """Let a member keep what it should have had, so far as nobody else has it; return how much that is."""
+        """Retain a member's previous target, unless another member has it; return how much that is."""
         held: dict[bytes, list[int]] = {}
         load = 0
         for topic_id, partitions in each.target.items():
@@ -101,7 +101,7 @@ class _Shares:
         return load
 
     def give(self, topic_id: bytes, size: int, reading: Sequence[str]) -> None:
-        """Give each free partition of a topic to whoever of its readers has least."""
+        """Assign each free partition of a topic to the reader that has the least."""
         taken = self._taken.get(topic_id, set())
         loads = [(self._loads[member_id], member_id) for member_id in reading]
         heapq.heapify(loads)
@@ -116,9 +116,9 @@ class _Shares:
         self._loads[member_id] += 1
 
     def even_out(self, readers: Mapping[bytes, Sequence[str]]) -> None:
-        """Move partitions from who has two more than another reader of the same topic, while there is such a pair.
+        """Move partitions from a reader that has two more than another of the same topic, while there is such a pair.
 
-        Of very large groups only as many as a bounded number of looks finds: the next assignment goes on.
+        For very large groups, the number of attempts is bounded: the next assignment continues.
         """
         looks = _MAX_LOOKS
         moved = True
@@ -138,13 +138,13 @@ class _Shares:
         most = max(owners, key=lambda each: (self._loads[each], each))
         if self._loads[most] - self._loads[least] < 2:
             return False
-        # The one that it was given last: what it has had longest it keeps.
+        # The one that it got last: it retains what it has had longest.
         self._take(least, topic_id, self._held[most][topic_id].pop())
         self._loads[most] -= 1
         return True
 
     def targets(self) -> Targets:
-        """Return what each has."""
+        """Return the partitions of each member."""
         return {
             member_id: {topic_id: frozenset(indexes) for topic_id, indexes in held.items() if indexes}
             for member_id, held in self._held.items()
@@ -160,4 +160,4 @@ def _readers(subscribers: Iterable[Subscriber]) -> dict[bytes, list[str]]:
 
 
 ASSIGNORS: dict[str, Assignor] = {"uniform": assign_uniform, "range": assign_range}
-"""Those of ``group.consumer.assignors``; the first one is the default."""
+"""The assignors of ``group.consumer.assignors``; the first one is the default."""

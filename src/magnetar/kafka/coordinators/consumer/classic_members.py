@@ -1,7 +1,7 @@
-"""Members of consumer groups that speak the classic protocol, while a group goes over from one to the other (KIP-848).
+"""Members of consumer groups that speak the classic protocol, while a group migrates from one to the other (KIP-848).
 
-They join, sync and beat as in a classic group, and are led to their target as all others are: whoever is behind hears
-in its heartbeat that it has to rejoin, says then what it owns, and is told what it may have in the answer to SyncGroup.
+They join, sync and send heartbeats as in a classic group, and are led to their target as all others are: the answer to
+a heartbeat makes a member that is behind rejoin; JoinGroup says what it owns, and SyncGroup returns what it may have.
 Each method gives a `Decision`, or raises `CoordinatorRefused` and then has changed nothing.
 """
 
@@ -41,7 +41,7 @@ _KNOWN_ID_SINCE = 4
 
 
 class ClassicMembers:
-    """The classic members of the consumer groups of one partition; ``new_id`` gives texts that never repeat."""
+    """The classic members of the consumer groups of one partition; ``new_id`` returns texts that never repeat."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class ClassicMembers:
     def join(
         self, request: JoinGroupRequest, caller: Caller, token: Token, now_ms: int
     ) -> Decision[JoinGroupResponse]:
-        """Store what a member says of itself; the response comes immediately, with the epoch that it has now."""
+        """Store a member's subscription; the response comes immediately, with the epoch that it has now."""
         self._check(request)
         group = self._group(request.group_id)
         consumer = self._consumer
@@ -134,7 +134,7 @@ class ClassicMembers:
         return self._consumer.replace_member(group, known, member_id, draft)
 
     def sync(self, request: SyncGroupRequest, token: Token, now_ms: int) -> Decision[SyncGroupResponse]:
-        """Return what a member has; unless there is more to be done, for which it has to join again."""
+        """Return what a member has; unless it has to join again for the next step."""
         group = self._group(request.group_id)
         member, side = _classic(group, request.member_id, request.group_instance_id)
         _check_generation(member, request.generation_id)
@@ -163,7 +163,7 @@ class ClassicMembers:
         draft = Draft()
         consumer = self._consumer
         consumer.heard(group, member, now_ms)
-        # A group may have no other members whose heartbeats bring it on.
+        # A group may have no other members whose heartbeats advance it.
         consumer.refresh(group, draft)
         consumer.retarget(group, now_ms, draft)
         code = ErrorCode.NONE
@@ -177,7 +177,7 @@ class ClassicMembers:
         return draft.decide(HeartbeatResponse(error_code=code))
 
     def leave(self, request: LeaveGroupRequest, now_ms: int) -> Decision[LeaveGroupResponse]:
-        """Remove members of either protocol, each answered for itself."""
+        """Remove members of either protocol, each with its own answer."""
         group = self._group(request.group_id)
         leaving: dict[str, ConsumerMember] = {}
         answers = []

@@ -1,6 +1,6 @@
-"""What consumers of classic groups tell each other inside of JoinGroup and SyncGroup: subscriptions and assignments.
+"""The messages of consumers of classic groups inside JoinGroup and SyncGroup: subscriptions and assignments.
 
-    int16 version, then the message; a version that is not known yet is read as the newest that is
+    int16 version, then the message; an unknown version is read as the newest known one
 
 The coordinator looks into them where members of both protocols are in one group.
 """
@@ -23,7 +23,7 @@ Embedded = TypeVar("Embedded", bound=Message)
 
 
 def version_of(data: bytes) -> int:
-    """Return the version of what is embedded; raise ``WireError`` if there is none."""
+    """Return the version of an embedded message; raise ``WireError`` if there is none."""
     version = int.from_bytes(data[:2], "big", signed=True)
     if len(data) < 2 or version < 0:
         raise WireError("no version of the consumers' protocol")
@@ -35,17 +35,17 @@ def _read(message: type[Embedded], data: bytes) -> Embedded:
 
 
 def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
-    """Return what a member said of itself; raise ``WireError`` for what is none."""
+    """Return a member's subscription; raise ``WireError`` if it is malformed."""
     return _read(ConsumerProtocolSubscription, metadata)
 
 
 def subscription_of(topics: list[str]) -> bytes:
-    """Return what a member that reads these topics says of itself, in the oldest version."""
+    """Return the subscription of a member that reads these topics, in the oldest version."""
     return bytes(2) + ConsumerProtocolSubscription(topics=topics).encode(0)
 
 
 def read_assignment(data: bytes) -> ConsumerProtocolAssignment:
-    """Return what a member was assigned; raise ``WireError`` for what is none."""
+    """Return a member's assignment; raise ``WireError`` if it is malformed."""
     return _read(ConsumerProtocolAssignment, data) if data else ConsumerProtocolAssignment()
 
 
@@ -64,7 +64,7 @@ def assignment_of(assigned: Assignment, topics: Topics, version: int) -> bytes:
 
 
 def by_id(named: list[tuple[str, list[int]]], topics: Topics) -> Assignment:
-    """Return partitions of topics as clients write them, by the topics' ids; those of topics that are gone are not."""
+    """Return partitions of topics as clients write them, by the topics' ids, without topics that are gone."""
     found: dict[bytes, frozenset[int]] = {}
     for written, partitions in named:
         topic = topics.find(topics.meant(written))

@@ -1,7 +1,7 @@
 """The records of consumer groups in ``__consumer_offsets``, as Kafka 4.x writes them.
 
     key    int16 kind, then its fields: 3 the group, 5 a member, 6 the target's epoch, 7 a member's target,
-           8 what a member has, 16 what a regular expression means
+           8 what a member has, 16 the topics of a regular expression
     value  int16 version (0), then its fields; a record without value says that the key is gone
 
 Kind 4, the sizes of subscribed topics, is what Kafka wrote before 4.1: it is passed over, as the next heartbeat finds
@@ -74,7 +74,7 @@ def group_fact(group: ConsumerGroup) -> Fact:
 
 
 def member_fact(group_id: str, member: ConsumerMember) -> Fact:
-    """Return the record of what a member said of itself."""
+    """Return the record of what a member reported of itself."""
     key = ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id)
     value = ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
@@ -116,7 +116,7 @@ def target_fact(group_id: str, member_id: str, target: Assignment) -> Fact:
 
 
 def target_epoch_fact(group: ConsumerGroup) -> Fact:
-    """Return the record of the epoch that all targets are for; it comes behind them."""
+    """Return the record of the epoch that all targets are for; it comes after them."""
     key = ConsumerGroupTargetAssignmentMetadataKey(group_id=group.group_id)
     return fact(
         _TARGET_EPOCH,
@@ -126,7 +126,7 @@ def target_epoch_fact(group: ConsumerGroup) -> Fact:
 
 
 def regex_fact(group_id: str, regex: str, resolved: ResolvedRegex | None) -> Fact:
-    """Return the record of what an expression means, or that nobody uses it any more."""
+    """Return the record of an expression's topics, or that no member uses it any more."""
     key = ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex)
     if resolved is None:
         return fact(_REGEX, key, None)
@@ -318,7 +318,7 @@ def _read_regex(key: bytes, value: bytes | None) -> ModernFact[ConsumerGroup]:
     if value is None:
         return ModernFact(name.group_id, lambda group: group.regexes.pop(regex, None), is_end=True)
     said = ConsumerGroupRegularExpressionValue.decode(value, 0)
-    # The version is of another process, or of an earlier time of this one: it is looked for anew.
+    # The version is another process's, or an earlier one: the expression is resolved again.
     resolved = ResolvedRegex(frozenset(said.topics), -1, said.timestamp)
 
     def apply(group: ConsumerGroup) -> None:

@@ -1,4 +1,4 @@
-"""One group of the consumer protocol (KIP-848). Rules are elsewhere; this keeps the books."""
+"""One group of the consumer protocol (KIP-848). This is its state; the rules are in other modules."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Assignment = Mapping[bytes, frozenset[int]]
 """Partitions by topic id; a topic without partitions is not in it."""
 NOTHING: Assignment = {}
 LEFT_FOR_A_MOMENT = -2
-"""The epoch of a static member that said it would come back."""
+"""The epoch of a static member that announced that it will come back."""
 _EPOCHS_SINCE = 9
 """The version of OffsetCommit that knows members' epochs."""
 
 
 class ConsumerGroupState(StrEnum):
-    """How far a group is; the names are Kafka's."""
+    """The state of a group; the names are Kafka's."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -33,31 +33,31 @@ class ConsumerGroupState(StrEnum):
 
 
 class MemberState(IntEnum):
-    """How far a member is from what it should have; numbers as Kafka stores them."""
+    """The distance of a member from its target; numbers as Kafka stores them."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
-    """It has partitions to give up, and has not said yet that it did."""
+    """It has partitions to give up, and has not reported yet that it did."""
     UNRELEASED_PARTITIONS = 2
     """It waits for partitions that others have to give up."""
     UNKNOWN = 127
 
 
 class ResolvedRegex(NamedTuple):
-    """The topics that a regular expression meant when it was last held against all names."""
+    """The topics that a regular expression matched when it was last resolved."""
 
     topics: frozenset[str]
     version: int = -1
-    """Of the names; -1 if it was another process that looked."""
+    """The version of the topics' names; -1 if another process resolved it."""
     timestamp: int = -1
 
 
 class ClassicSide(NamedTuple):
-    """What a member has besides that speaks the classic protocol."""
+    """The additional state of a member that speaks the classic protocol."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
-    """Name and metadata of each, the one it likes best first; there is one at least."""
+    """Name and metadata of each, the preferred one first; there is at least one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +78,15 @@ class ConsumerMember:
     state: MemberState = MemberState.STABLE
     assigned: Assignment = field(default_factory=dict)
     revoking: Assignment = field(default_factory=dict)
-    """What it has to give up before it may go on."""
+    """What it has to give up before it may continue."""
     since: Mapping[bytes, Mapping[int, int]] = field(default_factory=dict)
-    """The epoch in which it was given each partition that it has, or has yet to give up."""
+    """The epoch in which it got each partition that it has, or has yet to give up."""
     classic: ClassicSide | None = None
-    """Of a member that speaks the classic protocol."""
+    """Set for a member that speaks the classic protocol."""
 
     @property
     def held(self) -> Assignment:
-        """What no other may have: what it has, and what it has yet to give up."""
+        """Return what no other member may have: what it has, and what it has yet to give up."""
         if not self.revoking:
             return self.assigned
         held = dict(self.assigned)
@@ -95,24 +95,24 @@ class ConsumerMember:
         return held
 
     def has_had(self, topic_id: bytes, partition: int, epoch: int) -> bool:
-        """Whether it has a partition, or has yet to give it up, and had it in an earlier epoch."""
+        """True if it has a partition, or has yet to give it up, and had it in an earlier epoch."""
         if not any(partition in held.get(topic_id, ()) for held in (self.assigned, self.revoking)):
             return False
         return self.since.get(topic_id, {}).get(partition, self.epoch) <= epoch
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        """Whether it has what the target of that epoch says."""
+        """True if it has the target of that epoch."""
         return self.state is MemberState.STABLE and self.epoch == epoch
 
 
 @dataclass(slots=True)
 class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
-    """One group; what is counted here of all members is asked with each heartbeat."""
+    """One group; the counts over all members are needed for each heartbeat."""
 
     kind: ClassVar[str] = "consumer"
     regexes: dict[str, ResolvedRegex] = field(default_factory=dict)
     resolving: bool = False
-    """Whether regular expressions are being held against the names of topics."""
+    """Whether regular expressions are being resolved."""
     _held: dict[bytes, dict[int, str]] = field(default_factory=dict)
     """The member that has a partition, or has yet to give it up."""
     _subscribed: Counter[str] = field(default_factory=Counter)
@@ -121,15 +121,15 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
     _classic: int = 0
     """How many members speak the classic protocol."""
     _protocols: Counter[str] = field(default_factory=Counter)
-    """What those support."""
+    """The protocols that those support."""
     _at_epoch: Counter[int] = field(default_factory=Counter)
     """How many stable members have each epoch."""
 
-    # Asking.
+    # Queries.
 
     @property
     def state(self) -> ConsumerGroupState:
-        """How far it is."""
+        """The state of the group."""
         if not self.members:
             return ConsumerGroupState.EMPTY
         if self.epoch > self.assignment_epoch:
@@ -138,7 +138,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
         return ConsumerGroupState.STABLE if done else ConsumerGroupState.RECONCILING
 
     def subscribed_topics(self) -> frozenset[str]:
-        """Return the topics that members named, and those that their expressions meant."""
+        """Return the topics that members named, and those that their expressions matched."""
         found = set(self._subscribed)
         for regex in self._by_regex:
             found |= self.regexes[regex].topics if regex in self.regexes else frozenset()
@@ -151,17 +151,17 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
         return member.topics | self.regexes[member.regex].topics
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads the topic."""
+        """True if a member reads the topic."""
         return topic in self._subscribed or any(
             topic in self.regexes[regex].topics for regex in self._by_regex if regex in self.regexes
         )
 
     def is_held(self, topic_id: bytes, partition: int) -> bool:
-        """Whether a member has a partition, or has yet to give it up."""
+        """True if a member has a partition, or has yet to give it up."""
         return partition in self._held.get(topic_id, ())
 
     def uses_regex(self, regex: str) -> bool:
-        """Whether a member reads what it means."""
+        """True if a member uses the expression."""
         return regex in self._by_regex
 
     def used_regexes(self) -> Iterable[str]:
@@ -169,17 +169,17 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
         return self._by_regex.keys()
 
     def supports_classic(self, names: Iterable[str]) -> bool:
-        """Whether somebody with these protocols has one with all classic members in common."""
+        """True if one of these protocols is common to all classic members."""
         return any(self._protocols[name] == self._classic for name in names)
 
     def are_others_classic(self, leaving: Collection[str]) -> bool:
-        """Whether somebody is left without these members, and speaks the classic protocol, as all others do."""
+        """True if there are members left without these, and all of them speak the classic protocol."""
         left = len(self.members) - len(leaving)
         classic = sum(self.members[each].classic is not None for each in leaving)
         return left > 0 and self._classic - classic == left
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
-        """Whether another member has something that a member should have."""
+        """True if another member has something that a member should have."""
         return any(
             self.is_held(topic_id, partition)
             for topic_id, partitions in self.targets.get(member.member_id, NOTHING).items()
@@ -191,12 +191,12 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
         most = self._assignors.most_common(1)
         return most[0][0] if most else default
 
-    # What it committed.
+    # Committed offsets.
 
     def check_committer(
         self, who: Committer, commits: Sequence[OffsetCommit], api_version: int, *, in_transaction: bool
     ) -> None:
-        """Refuse who may not commit: strangers while it has members, and members with another epoch.
+        """Refuse clients that may not commit: non-members while it has members, and members with another epoch.
 
         An older epoch will do for partitions that the member has had since then (KIP-1251): it may be committing
         while it is given others.
@@ -218,7 +218,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
             _check_epoch(member, who.generation, in_transaction=in_transaction)
 
     def check_fetcher(self, member_id: str, epoch: int) -> None:
-        """Refuse members that ask with another epoch; who says nothing of itself may ask."""
+        """Refuse members with another epoch; clients that do not identify themselves may fetch."""
         if epoch >= 0 or member_id:
             _check_epoch(self.member(member_id), epoch)
 
@@ -242,7 +242,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
         for partition in partitions:
             if holder is not None:
                 holders[partition] = holder
-            elif holders.get(partition) == before:  # else it has gone to another already
+            elif holders.get(partition) == before:  # else another member has it already
                 del holders[partition]
         if not holders:
             del self._held[topic_id]
@@ -256,7 +256,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
 
 
 def _check_epoch(member: ConsumerMember, epoch: int, *, in_transaction: bool = False) -> None:
-    """Producers do not know STALE_MEMBER_EPOCH: it would be the end of them, and not of their transaction only."""
+    """Refuse another epoch. Producers do not know STALE_MEMBER_EPOCH: it would end them, not only their transaction."""
     if epoch != member.epoch:
         raise CoordinatorRefused(
             ErrorCode.ILLEGAL_GENERATION

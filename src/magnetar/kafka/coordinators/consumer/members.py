@@ -1,10 +1,10 @@
-"""What members of consumer groups do: join, beat, leave, or fall silent (KIP-848). Pure decisions.
+"""The requests of members of consumer groups: join, heartbeat, leave, or silence (KIP-848). Pure decisions.
 
-A heartbeat is everything: it joins (epoch 0), tells what has changed, leaves (epoch -1, or -2 for a static member that
-will be back). A change of subscriptions or topics makes a new epoch of the group; for that a target is made, and each
+A heartbeat is everything: it joins (epoch 0), reports changes, leaves (epoch -1, or -2 for a static member that
+will be back). A change of subscriptions or topics begins a new epoch of the group; a target is made for it, and each
 member is led to it with its own heartbeats.
 
-Each method gives a `Decision`, or raises `CoordinatorRefused` and then has changed nothing. ``now_ms`` is handed in.
+Each method gives a `Decision`, or raises `CoordinatorRefused` and then has changed nothing. ``now_ms`` is an argument.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ from magnetar.wire.kafka.messages.consumer_group_heartbeat_response import (
 )
 
 REGEX_PAUSE_MS = 10_000
-"""At least, between two looks of one group at all names of topics."""
+"""The least time between two resolutions of a group's expressions."""
 _NEEDS_MEMBER_ID_SINCE = 1
 
 
 class Beating(NamedTuple):
-    """Who sends a heartbeat, in which version, and what it may know of topics (None: all)."""
+    """The client of a heartbeat, its version, and which topics it may see (None: all)."""
 
     client_id: str
     client_host: str
@@ -74,7 +74,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, Assignment]):
         return self._configs.of(group_id, GroupSettings)
 
     def session_ms(self, group: ConsumerGroup, member: ConsumerMember) -> int:
-        """Return how long a member may be silent: a classic one says that itself."""
+        """Return how long a member may be silent: a classic one sets that itself."""
         if member.classic is not None:
             return member.classic.session_timeout_ms
         return self._settings(group.group_id).group_consumer_session_timeout_ms
@@ -92,7 +92,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, Assignment]):
         return member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None
 
     def migration(self, group: ConsumerGroup) -> MigrationPolicy:
-        """Return whether the group may go over to the other protocol."""
+        """Return whether the group may migrate to the other protocol."""
         return self._settings(group.group_id).migration
 
     # Heartbeats.
@@ -111,7 +111,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, Assignment]):
         caller: Beating,
         now_ms: int,
     ) -> Decision[ConsumerGroupHeartbeatResponse]:
-        """Take in what a member says, and lead it one step on; the request was checked, and does not leave."""
+        """Apply a member's heartbeat, and lead it one step on; the request was checked, and is not a leave."""
         draft = Draft()
         joins = request.member_epoch == 0
         owned = _owned(request)
@@ -125,7 +125,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, Assignment]):
         self.retarget(group, now_ms, draft)
         member = self.reconcile(group, group.members[member.member_id], owned, now_ms, draft)
         self.heard(group, member, now_ms)
-        # Whoever says everything wants to hear everything; whoever is an epoch behind has missed an answer.
+        # A full request wants a full answer; a member that is an epoch behind has missed an answer.
         full = (
             request.member_epoch != before.epoch
             or joins
@@ -144,7 +144,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, Assignment]):
         return draft.decide(answer)
 
     def check_room(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
-        """Refuse one member too many; who takes a static member's place is none."""
+        """Refuse one member too many; a member that takes a static member's place does not count."""
         most = self._settings(group.group_id).group_consumer_max_size
         if len(group.members) >= most and member_id not in group.members and instance_id not in group.static:
             raise CoordinatorRefused(
@@ -186,7 +186,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, Assignment]):
 
     @staticmethod
     def _check_released(known: ConsumerMember, member_id: str, instance_id: str) -> None:
-        """Refuse a static member whose place another has; a classic one gives it up, as in its own groups."""
+        """Refuse a static member whose place another has; a classic holder gives it up, as in classic groups."""
         if known.epoch != LEFT_FOR_A_MOMENT and known.classic is None:
             raise CoordinatorRefused(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
@@ -197,9 +197,9 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, Assignment]):
     def take_in(
         self, group: ConsumerGroup, before: ConsumerMember, member: ConsumerMember, draft: Draft
     ) -> None:
-        """Note what a member says of itself; a new subscription or assignor asks for a new assignment.
+        """Note a member's own fields; a new subscription or assignor requires a new assignment.
 
-        An expression that is still to be resolved does so when it is, and finds topics that nobody had.
+        An unresolved expression requires one once it is resolved, if it matches topics that the group did not read.
         """
         if member != before or before.member_id not in group.members:
             draft.facts.append(member_fact(group.group_id, member))
@@ -222,7 +222,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, Assignment]):
     # Topics.
 
     def _resolve(self, group: ConsumerGroup, caller: Beating, now_ms: int, draft: Draft) -> None:
-        """Have expressions resolved that nobody has yet, or whose names have changed."""
+        """Resolve expressions that are new to the group, or all if the topics' names have changed."""
         if group.resolving:
             return
         version = self._topics.version
@@ -266,7 +266,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, Assignment]):
     # Targets.
 
     def order_target(self, group: ConsumerGroup) -> MakeTarget:
-        """Return the target to be made for the group's epoch."""
+        """Return the target to compute for the group's epoch."""
         ids, sizes = self.seen_topics(group)
         known: dict[tuple[frozenset[str], str], frozenset[bytes]] = {}
         subscribers = []
@@ -281,7 +281,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, Assignment]):
         return MakeTarget(group.group_id, group.epoch, assignor, tuple(subscribers), sizes)
 
     def done(self, group: ConsumerGroup, action: GroupAction, result: object, now_ms: int) -> Decision[None]:
-        """Take in a target, or what expressions match."""
+        """Apply a target, or the topics that expressions match."""
         if not isinstance(action, ResolveRegexes):
             return ModernGroups.done(self, group, action, result, now_ms)
         assert isinstance(result, dict | Exception)
@@ -297,7 +297,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, Assignment]):
         now_ms: int,
         draft: Draft,
     ) -> ConsumerMember:
-        """Lead a member one step on; ``owned`` is what it says it has, None if it says nothing."""
+        """Lead a member one step on; ``owned`` is what it reports to have, None if it reports nothing."""
         target = group.targets.get(member.member_id, NOTHING)
         moved = reconcile(member, group.assignment_epoch, target, owned, group.is_held)
         if moved is member:
@@ -310,7 +310,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, Assignment]):
     def leave(
         self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, now_ms: int
     ) -> Decision[ConsumerGroupHeartbeatResponse]:
-        """Take a member out; a static one that will be back (-2) keeps its place for a session."""
+        """Remove a member; a static one that will be back (-2) retains its place for a session."""
         if request.instance_id is None:
             member = group.member(request.member_id)
         else:
@@ -333,7 +333,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, Assignment]):
         return draft.decide(answer)
 
     def may_downgrade(self, group: ConsumerGroup, leaving: Collection[str]) -> bool:
-        """Whether the group without some of its members is to be a classic one: all others are classic members."""
+        """True if the group without some of its members becomes a classic one: all others are classic members."""
         settings = self._settings(group.group_id)
         return (
             group.are_others_classic(leaving)
@@ -349,7 +349,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, Assignment]):
         now_ms: int,
         draft: Draft,
     ) -> None:
-        """Take members out; if only classic ones are left, the group becomes a classic one, and rebalances."""
+        """Remove members; if only classic ones are left, the group becomes a classic one, and rebalances."""
         leaving = {member.member_id for member in members}
         if leaving and self.may_downgrade(group, leaving):
             self.downgrade(group, leaving, reason, now_ms, draft)
@@ -358,7 +358,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, Assignment]):
             self.drop(group, member, draft)
 
     def dropped(self, group: ConsumerGroup, member: ConsumerMember, draft: Draft) -> None:
-        """Forget an expression that no other member has."""
+        """Remove an expression that no other member uses."""
         if member.regex:
             self._drop_regex(group, member.regex, draft)
         group.topics_version = -1
@@ -375,7 +375,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, Assignment]):
 
 
 def told_assignment(member: ConsumerMember) -> ToldAssignment:
-    """Return what a member has, as it is told."""
+    """Return what a member has, as the answer lists it."""
     return ToldAssignment(
         topic_partitions=[
             TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
@@ -385,7 +385,7 @@ def told_assignment(member: ConsumerMember) -> ToldAssignment:
 
 
 def _told(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller: Beating) -> ConsumerMember:
-    """Return the member with what it says now; what it leaves out has not changed."""
+    """Return the member with what it reports now; what it omits has not changed."""
     topics = request.subscribed_topic_names
     return replace(
         member,
@@ -414,7 +414,7 @@ def _owned(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
 def _check_epoch(member: ConsumerMember, epoch: int, owned: Assignment | None) -> None:
     """Refuse an epoch that is not the member's; the one before counts, as the answer with the new one may be lost.
 
-    Epoch 0 of a member that has nothing begins anew: it was fenced, or its first answer was lost.
+    Epoch 0 of a member that has nothing begins again: it was fenced, or its first answer was lost.
     """
     if member.state is MemberState.UNKNOWN and (owned is None or owned):
         raise CoordinatorRefused(

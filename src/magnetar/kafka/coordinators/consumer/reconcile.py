@@ -1,6 +1,6 @@
-"""How one member comes from what it has to what it should have, a step with each heartbeat (KIP-848).
+"""The steps of one member from what it has to what it should have, one with each heartbeat (KIP-848).
 
-has something to give up  -> UNREVOKED_PARTITIONS, in its old epoch, until it says that it has let go
+has something to give up  -> UNREVOKED_PARTITIONS, in its old epoch, until it reports that it has given it up
 waits for others to do so -> UNRELEASED_PARTITIONS, in the new epoch, with what is free already
 has it all                -> STABLE, in the new epoch
 """
@@ -20,7 +20,7 @@ def reconcile(
 ) -> ConsumerMember:
     """Return the member one step further towards the target of an epoch.
 
-    ``owned`` is what it says it has, None if it says nothing: then it counts as not having given up anything.
+    ``owned`` is what it reports to have, None if it reports nothing: then it counts as not having given up anything.
     """
     if member.is_reconciled_to(epoch):
         return member

@@ -25,7 +25,7 @@ _VERSION_0 = bytes(2)
 
 
 def described(group: ConsumerGroup, topics: Topics, settings: GroupSettings) -> DescribedGroup:
-    """Return the group as ConsumerGroupDescribe tells it."""
+    """Return the group as ConsumerGroupDescribe returns it."""
     return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state,
@@ -61,7 +61,7 @@ def _held(member: ConsumerMember) -> Assignment:
 
 
 def _spelled(assignment: Assignment, topics: Topics) -> DescribedAssignment:
-    """Name the partitions; those of a topic that is gone cannot be named, and are left out as in Kafka."""
+    """Return partitions by topic name; those of a deleted topic have no name, and are omitted as in Kafka."""
     named = ((topic_id, topics.name_of(topic_id), partitions) for topic_id, partitions in assignment.items())
     return DescribedAssignment(
         topic_partitions=[

@@ -1,4 +1,4 @@
-"""What a record says about a modern group, and what the modules of its kind's records have in common."""
+"""The records of a modern group: the common part of each kind's module of records."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ G = TypeVar("G")
 
 
 class ModernFact(NamedTuple, Generic[G]):
-    """One record: which group it is about, and what it does to it; ``ends`` where the group itself is gone."""
+    """One record: its group, and its effect on it; ``ends`` if the group itself is gone."""
 
     group_id: str
     apply: Callable[[G], object]
     is_end: bool = False
-    """Whether it says that something is gone: a group that does not exist need not be created for it."""
+    """Whether it ends something: a group that does not exist need not be created for it."""
     ends: bool = False
 
 
 Readers: TypeAlias = Mapping[bytes, Callable[[bytes, bytes | None], ModernFact[Any]]]
-"""What reads a record's key (without its kind) and value (without its version), by the two bytes of the kind."""
+"""Functions that read a record's key (without its kind) and value (without its version), by the kind's two bytes."""
 
 
 def fact(kind: bytes, key: Message, value: Message | None) -> Fact:

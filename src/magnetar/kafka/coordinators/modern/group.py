@@ -1,4 +1,4 @@
-"""The books of one modern group: what consumer, share and streams groups have in common. Rules are in `members`."""
+"""The state of one modern group: the common part of consumer, share and streams groups. Rules are in `members`."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class ModernGroup(Generic[M, T]):
     kind: ClassVar[str]
     group_id: str
     epoch: int = 1
-    """Grows with whatever asks for a new assignment, from 1, as in Kafka: 0 is of members that join."""
+    """Grows with each change that requires a new assignment, from 1, as in Kafka: 0 is for members that join."""
     metadata_hash: int = 0
-    """Of the subscribed topics: their ids and numbers of partitions."""
+    """The hash of the subscribed topics: their ids and numbers of partitions."""
     assignment_epoch: int = 1
     """The epoch that `targets` are for."""
     members: dict[str, M] = field(default_factory=dict)
@@ -47,13 +47,13 @@ class ModernGroup(Generic[M, T]):
     offsets: dict[str, dict[int, Committed]] = field(default_factory=dict)
     heard_ms: dict[str, int] = field(default_factory=dict)
     topics_version: int = -1
-    """Of the topics that `metadata_hash` was made from in this process."""
+    """The version of the topics that `metadata_hash` was made from in this process."""
     assigned_ms: int = -1
     """When the target was last made in this process."""
     assigning: bool = False
     """Whether one is being made in a thread."""
 
-    # Asking.
+    # Queries.
 
     @property
     def is_empty(self) -> bool:
@@ -72,7 +72,7 @@ class ModernGroup(Generic[M, T]):
 
     @property
     def is_shadow(self) -> bool:
-        """True if it only stands for what a linked subscription is done with."""
+        """True if it only stands for the progress of a linked subscription."""
         return False
 
     @property
@@ -107,10 +107,10 @@ class ModernGroup(Generic[M, T]):
         """True if a member reads the topic."""
         raise NotImplementedError
 
-    # What it committed.
+    # Committed offsets.
 
     def check_deletes_offsets(self) -> None:
-        """Allow it: only the offsets of topics that members read are refused, each for itself."""
+        """Allow it: only the offsets of topics that members read are refused, one by one."""
 
     def idle_since_ms(self, topic: str, kept: Committed) -> int | None:
         """Return since when no member reads a topic that it committed an offset for; None while one does."""
@@ -119,7 +119,7 @@ class ModernGroup(Generic[M, T]):
     # Changing.
 
     def put(self, member: M) -> None:
-        """Add a member, or replace it by what became of it."""
+        """Add a member, or replace it by its new state."""
         old = self.members.get(member.member_id)
         if old is not None:
             self._count(old, -1)
@@ -142,4 +142,4 @@ class ModernGroup(Generic[M, T]):
         return member
 
     def _count(self, member: M, by: int) -> None:
-        """Add a member to what the group counts of all, or take it out of that."""
+        """Add a member to the group's counts, or take it out of them."""

@@ -1,8 +1,8 @@
 """The rules that all modern groups share: epochs, targets, sessions, leaving. Pure decisions.
 
 A change of members, subscriptions or topics begins a new epoch of the group; a target is made for it, in a thread if
-that is much work; and each member is led to its target with its own heartbeats. What a heartbeat says and what it is
-answered is each kind's own.
+that is much work; and each member is led to its target with its own heartbeats. The content of a heartbeat and of its
+answer differ by kind.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Answer = TypeVar("Answer")
 
 
 class Draft:
-    """One decision in the making: facts, answers and actions gather in it."""
+    """A decision under construction, which collects facts, answers and actions."""
 
     def __init__(self) -> None:
         self.facts: list[Fact] = []
@@ -60,14 +60,14 @@ class Records(Protocol):
 
 
 class ModernGroups(Generic[G, M, T]):
-    """The groups of one kind in one partition; each kind says what is marked as its own."""
+    """The groups of one kind in one partition; each kind implements the parts that are marked as its own."""
 
     facts: Records
     """The module of this kind's records."""
     nothing: T
-    """The target of a member that is to have nothing."""
+    """The target of a member that should have nothing."""
     timed: tuple[str, ...] = (_SESSION,)
-    """What a member can be late with: the kinds of its deadlines."""
+    """The kinds of a member's deadlines."""
 
     def __init__(self, around: Surroundings) -> None:
         self.timers = Timers()
@@ -86,7 +86,7 @@ class ModernGroups(Generic[G, M, T]):
         raise NotImplementedError
 
     def order_target(self, group: G) -> TargetAction:
-        """Return the target to be made for the group's epoch."""
+        """Return the target to compute for the group's epoch."""
         raise NotImplementedError
 
     def subscribed_topics(self, group: G) -> Collection[str]:
@@ -100,7 +100,7 @@ class ModernGroups(Generic[G, M, T]):
     # Epochs.
 
     def bump(self, group: G, draft: Draft) -> None:
-        """Begin a new epoch; of several reasons in one decision the first does it."""
+        """Begin a new epoch, once in a decision, however many reasons there are."""
         fact = self.facts.group_fact(group)
         if not any(each.key == fact.key for each in draft.facts):
             group.epoch += 1
@@ -146,7 +146,7 @@ class ModernGroups(Generic[G, M, T]):
         return ids, sizes
 
     def set_targets(self, group: G, epoch: int, targets: Mapping[str, T], draft: Draft) -> None:
-        """Store what each member is to have from an epoch on."""
+        """Store the target of each member from an epoch on."""
         for member_id, target in targets.items():
             if member_id in group.members and group.targets.get(member_id) != target:
                 group.targets[member_id] = target
@@ -155,7 +155,7 @@ class ModernGroups(Generic[G, M, T]):
         draft.facts.append(self.facts.target_epoch_fact(group))
 
     def done(self, group: G, action: GroupAction, result: object, now_ms: int) -> Decision[None]:
-        """Take in a target that was made in a thread; members that came meanwhile are for the next one."""
+        """Apply a target that was made in a thread; members that came meanwhile are for the next one."""
         assert isinstance(action, TargetAction)
         assert isinstance(result, Mapping | Exception)
         group.assigning = False
@@ -182,7 +182,7 @@ class ModernGroups(Generic[G, M, T]):
         return member
 
     def move(self, group: G, member: M, now_ms: int, draft: Draft) -> None:
-        """Store where a member is on the way to its target; what it has to give up has its time."""
+        """Store a member's step towards its target; what it has to give up has a deadline."""
         group.put(member)
         draft.facts.append(self.facts.current_fact(group.group_id, member))
         if self.has_to_revoke(member):
@@ -195,7 +195,7 @@ class ModernGroups(Generic[G, M, T]):
         self.timers.schedule(key, now_ms + max(member.rebalance_timeout_ms, 0))
 
     def leave_for_a_moment(self, group: G, member: M, draft: Draft) -> None:
-        """Store that a static member will be back: until its session ends it has its place."""
+        """Store that a static member will be back: it retains its place until its session ends."""
         group.put(member)
         draft.facts.append(self.facts.current_fact(group.group_id, member))
         self.timers.cancel(TimerKey(_REVOKE, group.group_id, member.member_id))
@@ -215,7 +215,7 @@ class ModernGroups(Generic[G, M, T]):
         self.bump(group, draft)
 
     def dropped(self, group: G, member: M, draft: Draft) -> None:
-        """Take out of the group what only this member brought; the topics that it reads may be fewer."""
+        """Remove from the group what only this member brought; the group may read fewer topics then."""
         group.topics_version = -1
 
     def _cancel(self, group: G, member_id: str) -> None:
@@ -233,7 +233,7 @@ class ModernGroups(Generic[G, M, T]):
         return draft.decide(None)
 
     def resume(self, groups: Iterable[G], now_ms: int) -> None:
-        """After all facts were replayed: begin every member's session."""
+        """Begin every member's session, after all facts were replayed."""
         for group in groups:
             for member in group.members.values():
                 self.heard(group, member, now_ms)

@@ -1,4 +1,4 @@
-"""What the rules of modern groups are made with."""
+"""The arguments of the rules of modern groups."""
 
 from __future__ import annotations
 

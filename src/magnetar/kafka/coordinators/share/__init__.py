@@ -1,4 +1,4 @@
-"""Share groups (KIP-932): who is in one, and which partitions each member fetches from.
+"""Share groups (KIP-932): their members, and which partitions each member fetches from.
 
-What members hold of a partition is no matter of the group's coordinator: see `magnetar.kafka.shares`.
+The group's coordinator does not know which records members hold: see `magnetar.kafka.shares`.
 """

@@ -1,7 +1,7 @@
-"""Who of a share group fetches from which partitions (the ``simple`` assignor). A pure function.
+"""Which member of a share group fetches from which partitions (the ``simple`` assignor). A pure function.
 
-Each partition has somebody, each member has something: with more members than partitions several members share one.
-Members keep what they have as far as that is even.
+Each partition has a member, each member has a partition: with more members than partitions several members share one.
+Members retain what they have as far as that is even.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class ShareSubscriber(NamedTuple):
 
     member_id: str
     topics: frozenset[bytes]
-    """The ids of those that it reads and that are there."""
+    """The ids of the existing topics that it reads."""
     target: Assignment
-    """What it should have had until now."""
+    """Its previous target."""
 
 
 def assign_simple(subscribers: Sequence[ShareSubscriber], sizes: Sizes) -> Targets:
-    """Return who should have what."""
+    """Return the partitions that each member should have."""
     readers: dict[bytes, list[str]] = {}
     for each in subscribers:
         for topic_id in each.topics:

@@ -4,7 +4,7 @@
            14 what a member has, 15 which partitions have a state
     value  int16 version (0), then its fields; a record without value says that the key is gone
 
-Kind 15 is passed over: which states there are is asked where they are kept.
+Kind 15 is skipped: the state partitions themselves know which states there are.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def group_fact(group: ShareGroup) -> Fact:
 
 
 def member_fact(group_id: str, member: ShareMember) -> Fact:
-    """Return the record of what a member said of itself."""
+    """Return the record of what a member reported of itself."""
     value = ShareGroupMemberMetadataValue(
         rack_id=member.rack_id,
         client_id=member.client_id,
@@ -93,7 +93,7 @@ def target_fact(group_id: str, member_id: str, target: Assignment) -> Fact:
 
 
 def target_epoch_fact(group: ShareGroup) -> Fact:
-    """Return the record of the epoch that all targets are for; it comes behind them."""
+    """Return the record of the epoch that all targets are for; it comes after them."""
     value = ShareGroupTargetAssignmentMetadataValue(assignment_epoch=group.assignment_epoch)
     return fact(_TARGET_EPOCH, ShareGroupTargetAssignmentMetadataKey(group_id=group.group_id), value)
 

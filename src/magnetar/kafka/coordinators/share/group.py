@@ -1,4 +1,4 @@
-"""One share group. Rules are elsewhere; this keeps the books."""
+"""One share group. This is its state; the rules are in other modules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOTHING: Assignment = {}
 
 
 class ShareGroupState(StrEnum):
-    """How far a group is; the names are Kafka's."""
+    """The state of a group; the names are Kafka's."""
 
     EMPTY = "Empty"
     STABLE = "Stable"
@@ -51,12 +51,12 @@ class ShareGroup(ModernGroup[ShareMember, Assignment]):
 
     @property
     def gives_way(self) -> bool:
-        """Never, as in Kafka: its state stands outside of the group."""
+        """Return False, as in Kafka: its state is stored outside of the group."""
         return False
 
     @property
     def state(self) -> ShareGroupState:
-        """How far it is."""
+        """The state of the group."""
         return ShareGroupState.STABLE if self.members else ShareGroupState.EMPTY
 
     def subscribed_topics(self) -> frozenset[str]:
@@ -64,7 +64,7 @@ class ShareGroup(ModernGroup[ShareMember, Assignment]):
         return frozenset(self._subscribed)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads the topic."""
+        """True if a member reads the topic."""
         return topic in self._subscribed
 
     def _count(self, member: ShareMember, by: int) -> None:
@@ -82,7 +82,7 @@ class ShareGroup(ModernGroup[ShareMember, Assignment]):
         self._refuse()
 
     def check_fetcher(self, member_id: str, epoch: int) -> None:
-        """Let anybody ask: there is nothing."""
+        """Allow all clients: there are no offsets."""
 
     def check_deletes_offsets(self) -> None:
         """Refuse."""

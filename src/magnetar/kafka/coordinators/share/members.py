@@ -1,9 +1,9 @@
-"""What members of share groups do: join, beat, leave, or fall silent (KIP-932). Pure decisions.
+"""The requests of members of share groups: join, heartbeat, leave, or silence (KIP-932). Pure decisions.
 
-As in consumer groups a heartbeat is everything, but simpler: several members may have a partition, so nobody waits for
-anybody, and each member has its target with the next heartbeat.
+As in consumer groups a heartbeat is everything, but simpler: several members may have a partition, so no member waits
+for another, and each member has its target with the next heartbeat.
 
-Each method gives a `Decision`, or raises `CoordinatorRefused` and then has changed nothing. ``now_ms`` is handed in.
+Each method gives a `Decision`, or raises `CoordinatorRefused` and then has changed nothing. ``now_ms`` is an argument.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LEAVES = -1
 
 @dataclass(frozen=True, slots=True)
 class MakeShareTarget(TargetAction):
-    """A target to be made for the members of a share group."""
+    """A target to compute for the members of a share group."""
 
     kind: ClassVar[str] = "share"
     subscribers: tuple[ShareSubscriber, ...]
@@ -45,11 +45,11 @@ class MakeShareTarget(TargetAction):
 
     @property
     def work(self) -> int:
-        """The number of members and partitions it is about."""
+        """The number of members and partitions of the target."""
         return len(self.subscribers) + sum(self.sizes.values())
 
     def make(self) -> Targets:
-        """Return what each member is to have; takes a while."""
+        """Return the target of each member; this takes a while."""
         return assign_simple(self.subscribers, self.sizes)
 
 
@@ -77,7 +77,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareMember, Assignment]):
     def heartbeat(
         self, group: ShareGroup, request: ShareGroupHeartbeatRequest, caller: Beating, now_ms: int
     ) -> Decision[ShareGroupHeartbeatResponse]:
-        """Take in what a member says; the request was checked, and does not leave."""
+        """Apply a member's heartbeat; the request was checked, and is not a leave."""
         settings = self._settings(group.group_id)
         joins = request.member_epoch == 0
         before = group.members.get(request.member_id)
@@ -122,7 +122,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareMember, Assignment]):
         return Decision(tuple(draft.facts), answer, (), tuple(draft.actions))
 
     def order_target(self, group: ShareGroup) -> MakeShareTarget:
-        """Return the target to be made for the group's epoch."""
+        """Return the target to compute for the group's epoch."""
         ids, sizes = self.seen_topics(group)
         subscribers = tuple(
             ShareSubscriber(
@@ -149,7 +149,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareMember, Assignment]):
     def leave(
         self, group: ShareGroup, request: ShareGroupHeartbeatRequest
     ) -> Decision[ShareGroupHeartbeatResponse]:
-        """Take a member out."""
+        """Remove a member."""
         member = group.member(request.member_id)
         draft = Draft()
         self.drop(group, member, draft)

@@ -1,4 +1,4 @@
-"""What ``share.auto.offset.reset`` may say: where a share group begins in a partition that it has not read yet."""
+"""The values of ``share.auto.offset.reset``: where a share group begins in a partition that it has not read yet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BY_DURATION = "by_duration:"
 
 
 def duration_ms(text: str) -> int | None:
-    """Return how long an ISO 8601 duration of days, hours, minutes and seconds is, ms; None if it is none."""
+    """Return an ISO 8601 duration of days, hours, minutes and seconds in ms; None if the text is none."""
     found = _DURATION.fullmatch(text)
     if found is None or not any(found.groups()) or text[-1] in "tT":
         return None
@@ -20,7 +20,7 @@ def duration_ms(text: str) -> int | None:
 
 
 def is_reset(text: object) -> bool:
-    """Return whether a text says where to begin."""
+    """Return whether a text is such a value."""
     if text in ("latest", "earliest"):
         return True
     return (

@@ -20,7 +20,7 @@ ASSIGNOR = "simple"
 
 
 def described(group: ShareGroup, topics: Topics) -> DescribedGroup:
-    """Return the group as ShareGroupDescribe tells it."""
+    """Return the group as ShareGroupDescribe returns it."""
     return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state,
@@ -43,7 +43,7 @@ def described(group: ShareGroup, topics: Topics) -> DescribedGroup:
 
 
 def _spelled(assignment: Assignment, topics: Topics) -> DescribedAssignment:
-    """Name the partitions; those of a topic that is gone cannot be named, and are left out as in Kafka."""
+    """Return partitions by topic name; those of a deleted topic have no name, and are omitted as in Kafka."""
     named = ((topic_id, topics.name_of(topic_id), partitions) for topic_id, partitions in assignment.items())
     return DescribedAssignment(
         topic_partitions=[

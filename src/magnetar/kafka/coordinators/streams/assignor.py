@@ -1,8 +1,8 @@
-"""Who should have which tasks: as even as can be, and where the state of a task is already. A pure function.
+"""Which member should have which tasks: as even as possible, and where a task's state is already. A pure function.
 
-An active task stays with the member that has it, or goes to one that stood by for it, or to another of the same
-process, as far as that is even; the others go to whoever has least. A task stands by on processes that do not have it
-otherwise, on those that did so already where they can.
+An active task stays with its member, or goes to one that had it on standby, or to another of the same process, as far
+as that is even; the others go to the member that has the least. Standby tasks go to processes that do not have the task
+otherwise, preferably to those that had it on standby before.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class TaskOwner(NamedTuple):
     member_id: str
     process_id: str
     target: TaskPair
-    """What it should have had until now."""
+    """Its previous target."""
 
 
 def assign(
@@ -78,8 +78,8 @@ class _Dealing:
             self._loads[self._process[chosen]] += 1
             return True
 
-        # What a member keeps is of the same numbers in all subtopologies, as it was dealt: those that have state, and
-        # those that have none, come to all.
+        # A member retains the same numbers in all subtopologies, as they were dealt: tasks with state, and
+        # tasks without, go to all members.
         for task in sorted(every, key=lambda each: (each[1], each[0])):
             before = was_active.get(task)
             if before is None or not take(task, [before]):

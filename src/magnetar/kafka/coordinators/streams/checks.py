@@ -1,4 +1,4 @@
-"""What a heartbeat of a streams group can never say. The words are Kafka's."""
+"""Invalid heartbeats of streams groups. The words are Kafka's."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _check_topology(topology: Topology) -> None:
 
 
 def owned(request: StreamsGroupHeartbeatRequest) -> TaskPair | None:
-    """Return the tasks that a member says it has; None if it says nothing."""
+    """Return the tasks that a member reports to have; None if it reports nothing."""
     if request.active_tasks is None:
         return None
     return TaskPair(_tasks(request.active_tasks), _tasks(request.standby_tasks or []))
@@ -91,7 +91,7 @@ def _topics(part: Subtopology) -> int:
 
 
 def check_owned(said: TaskPair | None, counts: Mapping[str, int]) -> None:
-    """Refuse tasks that there are not."""
+    """Refuse tasks that do not exist."""
     for tasks in said or ():
         for subtopology, numbers in tasks.items():
             if subtopology not in counts:

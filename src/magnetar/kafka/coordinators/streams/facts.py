@@ -74,7 +74,7 @@ def topology_fact(group: StreamsGroup) -> Fact:
 
 
 def member_fact(group_id: str, member: StreamsMember) -> Fact:
-    """Return the record of what a member said of itself."""
+    """Return the record of what a member reported of itself."""
     endpoint = None if member.endpoint is None else Endpoint(host=member.endpoint[0], port=member.endpoint[1])
     value = StreamsGroupMemberMetadataValue(
         instance_id=member.instance_id,
@@ -114,7 +114,7 @@ def target_fact(group_id: str, member_id: str, target: TaskPair) -> Fact:
 
 
 def target_epoch_fact(group: StreamsGroup) -> Fact:
-    """Return the record of the epoch that all targets are for; it comes behind them."""
+    """Return the record of the epoch that all targets are for; it comes after them."""
     return fact(
         _TARGET_EPOCH,
         StreamsGroupTargetAssignmentMetadataKey(group_id=group.group_id),
@@ -287,7 +287,7 @@ def _with_current(
         epoch=said.member_epoch,
         previous_epoch=said.previous_member_epoch,
         state=TasksState(said.state) if known else TasksState.UNKNOWN,
-        # Kafka's warm-ups are no tasks here: what has caught up is told again as a standby.
+        # Kafka's warm-ups are no tasks here: a task that has caught up is reported again as a standby.
         tasks=TaskPair(_tasks(said.active_tasks), _tasks(said.standby_tasks)),
         revoking=TaskPair(
             _tasks(said.active_tasks_pending_revocation), _tasks(said.standby_tasks_pending_revocation)

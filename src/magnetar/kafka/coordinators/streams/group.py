@@ -1,4 +1,4 @@
-"""One group of the streams protocol (KIP-1071). Rules are elsewhere; this keeps the books."""
+"""One group of the streams protocol (KIP-1071). This is its state; the rules are in other modules."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EPOCHS_SINCE = 9
 
 
 class StreamsGroupState(StrEnum):
-    """How far a group is; the names are Kafka's."""
+    """The state of a group; the names are Kafka's."""
 
     EMPTY = "Empty"
     NOT_READY = "NotReady"
@@ -36,7 +36,7 @@ class StreamsGroupState(StrEnum):
 
 
 class TasksState(IntEnum):
-    """How far a member is from the tasks it should have; numbers as Kafka stores them."""
+    """The distance of a member from its target; numbers as Kafka stores them."""
 
     STABLE = 0
     UNREVOKED_TASKS = 1
@@ -45,7 +45,7 @@ class TasksState(IntEnum):
 
 
 class TaskPair(NamedTuple):
-    """The tasks of one member: those it works on, and those of which it keeps the state up to date."""
+    """The tasks of one member: those it works on, and those whose state it keeps up to date."""
 
     active: Tasks = NO_TASKS
     standby: Tasks = NO_TASKS
@@ -54,7 +54,7 @@ class TaskPair(NamedTuple):
         return bool(self.active or self.standby)
 
     def overlaps(self, other: TaskPair) -> bool:
-        """Whether both have some task in the same role."""
+        """True if both have some task in the same role."""
         return any(
             not partitions.isdisjoint(theirs.get(subtopology, ()))
             for ours, theirs in ((self.active, other.active), (self.standby, other.standby))
@@ -77,21 +77,21 @@ class StreamsMember:
     rebalance_timeout_ms: int = -1
     topology_epoch: int = -1
     process_id: str = ""
-    """Of the instance that has it; several members may be of one process, which keeps a task's state once."""
+    """The id of its process; several members may be in one process, which stores a task's state once."""
     endpoint: tuple[str, int] | None = None
-    """Where the application itself answers for its state (interactive queries)."""
+    """The address where the application answers queries of its state (interactive queries)."""
     tags: tuple[tuple[str, str], ...] = ()
     epoch: int = 0
     previous_epoch: int = -1
     state: TasksState = TasksState.STABLE
     tasks: TaskPair = NOTHING
     revoking: TaskPair = NOTHING
-    """What it has to give up before it may go on."""
+    """What it has to give up before it may continue."""
     since: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    """The epoch in which it was given each active task that it has, or has yet to give up."""
+    """The epoch in which it got each active task that it has, or has yet to give up."""
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        """Whether it has what the target of that epoch says."""
+        """True if it has the target of that epoch."""
         return self.state is TasksState.STABLE and self.epoch == epoch
 
 
@@ -103,26 +103,26 @@ class StreamsGroup(ModernGroup[StreamsMember, TaskPair]):
     validated_topology_epoch: int = -1
     """The epoch of the topology when all its topics were there; -1 while they are not."""
     assignment_configs: tuple[tuple[str, str], ...] = ()
-    """What assignments were made with; others make a new one."""
+    """The configurations of the last assignment; a change requires a new one."""
     topology: StreamsGroupTopologyValue | None = None
     configured: Configured | None = None
-    """What its topology comes to with the topics that are there (`topics_version`); made again in each process."""
+    """The topology with the numbers of partitions of existing topics (`topics_version`); computed in each process."""
     since_ms: int = -1
     """When this process saw its first member."""
     endpoint_epoch: int = field(default_factory=partial(getrandbits, 30))
-    """Grows whenever members with endpoints, or their tasks, change; of this process, and of no other one.
+    """Grows whenever members with endpoints, or their tasks, change; only in this process.
 
-    It begins anywhere: a member knows the number of the broker that coordinated before, or of a group of this name that
-    is gone, and would take the same one for the same endpoints.
+    It begins at a random number: a member knows the number of the previous coordinator, or of an earlier group of this
+    name, and would take an equal number for the same endpoints.
     """
     shutdown_by: str = ""
-    """The member that asked for the whole application to end."""
+    """The member that requested the shutdown of the whole application."""
 
-    # Asking.
+    # Queries.
 
     @property
     def state(self) -> StreamsGroupState:
-        """How far it is."""
+        """The state of the group."""
         if not self.members:
             return StreamsGroupState.EMPTY
         if self.topology is None or self.validated_topology_epoch != self.topology.epoch:
@@ -150,15 +150,15 @@ class StreamsGroup(ModernGroup[StreamsMember, TaskPair]):
         )
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether its members read the topic."""
+        """True if its members read the topic."""
         return bool(self.members) and topic in self.source_topics()
 
-    # What it committed.
+    # Committed offsets.
 
     def check_committer(
         self, who: Committer, commits: Sequence[OffsetCommit], api_version: int, *, in_transaction: bool
     ) -> None:
-        """Refuse who may not commit: strangers while it has members, and members with another epoch.
+        """Refuse clients that may not commit: non-members while it has members, and members with another epoch.
 
         An older epoch will do for tasks that the member has had since then.
         """
@@ -192,13 +192,13 @@ class StreamsGroup(ModernGroup[StreamsMember, TaskPair]):
         return False
 
     def check_fetcher(self, member_id: str, epoch: int) -> None:
-        """Refuse members that ask with another epoch; who says nothing of itself may ask."""
+        """Refuse members with another epoch; clients that do not identify themselves may fetch."""
         if epoch >= 0 or member_id:
             _check_epoch(self.member(member_id), epoch)
 
 
 def _check_epoch(member: StreamsMember, epoch: int, *, in_transaction: bool = False) -> None:
-    """Producers do not know STALE_MEMBER_EPOCH: it would be the end of them, and not of their transaction only."""
+    """Refuse another epoch. Producers do not know STALE_MEMBER_EPOCH: it would end them, not only their transaction."""
     if epoch != member.epoch:
         raise CoordinatorRefused(
             ErrorCode.ILLEGAL_GENERATION if in_transaction else ErrorCode.STALE_MEMBER_EPOCH,

@@ -1,4 +1,4 @@
-"""What the table of kinds asks of streams groups (`magnetar.kafka.coordinators.kinds`)."""
+"""The interface of the table of kinds for streams groups (`magnetar.kafka.coordinators.kinds`)."""
 
 from __future__ import annotations
 

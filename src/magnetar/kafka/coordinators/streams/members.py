@@ -1,9 +1,9 @@
-"""What members of streams groups do: join, beat, leave, or fall silent (KIP-1071). Pure decisions.
+"""The requests of members of streams groups: join, heartbeat, leave, or silence (KIP-1071). Pure decisions.
 
-A heartbeat is everything, as in consumer groups. The first member brings the topology; until all its topics are there,
-nobody is assigned anything, and whoever asks is told what is missing, so that it can be made.
+A heartbeat is everything, as in consumer groups. The first member brings the topology; until all its topics exist, no
+member is assigned anything, and answers list what is missing, so that it can be created.
 
-Each method gives a `Decision`, or raises `CoordinatorRefused` and then has changed nothing. ``now_ms`` is handed in.
+Each method gives a `Decision`, or raises `CoordinatorRefused` and then has changed nothing. ``now_ms`` is an argument.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from magnetar.wire.kafka.messages.streams_group_heartbeat_response import Stream
 
 
 class BeatAnswer(NamedTuple):
-    """The answer to a heartbeat, and the internal topics that have to be made before anybody is assigned anything."""
+    """The answer to a heartbeat, and the internal topics that have to be created before any task is assigned."""
 
     response: StreamsGroupHeartbeatResponse
     missing: tuple[MissingTopic, ...] = ()
@@ -72,7 +72,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, TaskPair]):
     def heartbeat(
         self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest, caller: Caller, now_ms: int
     ) -> Decision[BeatAnswer]:
-        """Take in what a member says, and lead it one step on; the request was checked, and does not leave."""
+        """Apply a member's heartbeat, and lead it one step on; the request was checked, and is not a leave."""
         draft = Draft()
         settings = self._settings(group.group_id)
         said = owned(request)
@@ -181,7 +181,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, TaskPair]):
         changed: bool,
         draft: Draft,
     ) -> None:
-        """Begin a new epoch if anything has changed that assignments are made from."""
+        """Begin a new epoch if anything has changed that assignments depend on."""
         assert group.topology is not None
         if group.configured is not configured:
             group.configured, group.topics_version = configured, self._topics.version
@@ -204,7 +204,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, TaskPair]):
         now_ms: int,
         draft: Draft,
     ) -> str:
-        """Make a new target if there is a new epoch; return what puts that off, in Kafka's words, if anything does."""
+        """Make a new target if there is a new epoch; return the reason of a delay, in Kafka's words, if any."""
         if group.epoch <= group.assignment_epoch:
             return ""
         delay_ms = settings.group_streams_initial_rebalance_delay_ms
@@ -229,7 +229,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, TaskPair]):
     # Leaving.
 
     def leave(self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> Decision[BeatAnswer]:
-        """Take a member out; a static one that will be back (-2) keeps its place for a session."""
+        """Remove a member; a static one that will be back (-2) retains its place for a session."""
         if request.instance_id is None:
             member = group.member(request.member_id)
         else:
@@ -257,7 +257,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, TaskPair]):
         return draft.decide(BeatAnswer(response))
 
     def dropped(self, group: StreamsGroup, member: StreamsMember, draft: Draft) -> None:
-        """Let the others know that its endpoint serves no more."""
+        """Notify the other members that its endpoint is gone."""
         if member.endpoint is not None:
             group.endpoint_epoch += 1
 
@@ -324,7 +324,7 @@ def _moved(indexes: list[int], names: list[str]) -> list[int]:
 
 
 def _told(member: StreamsMember, request: StreamsGroupHeartbeatRequest, caller: Caller) -> StreamsMember:
-    """Return the member with what it says now; what it leaves out has not changed."""
+    """Return the member with what it reports now; what it omits has not changed."""
     joins = request.member_epoch == 0
     endpoint, tags = request.user_endpoint, request.client_tags
     told = None if endpoint is None else (endpoint.host, endpoint.port)

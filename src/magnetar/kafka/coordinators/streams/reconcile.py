@@ -1,11 +1,11 @@
-"""How one member comes from the tasks it has to those it should have, a step with each heartbeat (KIP-1071).
+"""The steps of one member from the tasks it has to those it should have, one with each heartbeat (KIP-1071).
 
-has tasks to give up      -> UNREVOKED_TASKS, in its old epoch, until it says that it has let go
+has tasks to give up      -> UNREVOKED_TASKS, in its old epoch, until it reports that it has given it up
 waits for others to do so -> UNRELEASED_TASKS, in the new epoch, with what is free already
 has them all              -> STABLE, in the new epoch
 
-A process keeps the state of a task once: what is active on one of its members cannot stand by on another. A standby
-task that becomes active stays what it is until the one before has let go.
+A process stores the state of a task once: a task that is active on one of its members cannot be on standby on another.
+A standby task that becomes active stays on standby until its previous owner has given it up.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def reconcile(
 ) -> StreamsMember:
     """Return the member one step further towards the target of an epoch.
 
-    ``owned`` is what it says it has, None if it says nothing: then it counts as not having given up anything. ``held``
+    ``owned`` is what it reports to have, None if nothing: then it counts as not having given up anything. ``held``
     is what others have.
     """
     if member.is_reconciled_to(epoch):
@@ -62,7 +62,7 @@ def reconcile(
 
 
 def _held(member: StreamsMember, held: Held) -> tuple[_Set, _Set]:
-    """Return the tasks that are active elsewhere, and those that another member of the same process has somehow."""
+    """Return the tasks that are active elsewhere, and those that another member of the same process has in any role."""
     busy: _Set = set()
     here: _Set = set()
     for other, pair in held:

@@ -1,4 +1,4 @@
-"""What a member of a streams group is answered: its tasks, what stands against the group, who has what elsewhere."""
+"""The answer to a member of a streams group: its tasks, the group's problems, and the tasks at other endpoints."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from magnetar.wire.kafka.messages.streams_group_heartbeat_response import (
 _STALE_TOPOLOGY, _SHUTDOWN_APPLICATION, _ASSIGNMENT_DELAYED = 0, 4, 5
 _RECOVERY_LAG = 10_000
 _OFFSET_INTERVAL_MS = 60_000
-"""Kafka's defaults of what only concerns warm-ups, which nobody is given here."""
+"""Kafka's defaults for warm-ups, which are never assigned here."""
 
 
 def member_is_told(
@@ -33,16 +33,16 @@ def member_is_told(
     request: StreamsGroupHeartbeatRequest,
     said: TaskPair | None,
 ) -> bool:
-    """Whether a member hears of its tasks; and note where that changes what others may ask it for.
+    """True if the answer lists the member's tasks; note where that changes what others may query it for.
 
-    ``said`` is what it says it has, if it says so.
+    ``said`` is what it reports to have, if it reports anything.
     """
     changed = member.tasks != before.tasks
     moved = member.endpoint != (None if is_new else before.endpoint)
     if moved or (changed and member.endpoint is not None):
         group.endpoint_epoch += 1
-    # Whoever is an epoch behind has missed an answer, or says that it has other tasks: it may have been given some, or
-    # been asked for them, without a new epoch.
+    # A member that is an epoch behind, or reports other tasks, has missed an answer: it may have got some tasks, or
+    # been asked to give some up, without a new epoch.
     is_behind = request.member_epoch != before.epoch or (said is not None and said != member.tasks)
     return changed or request.member_epoch == 0 or is_behind
 
@@ -110,9 +110,9 @@ def _rows(some: Tasks) -> list[TaskIds]:
 
 
 def _by_endpoint(group: StreamsGroup, topics: Topics) -> list[EndpointToPartitions]:
-    """Return what each endpoint can be asked for, once: the threads of one application have one together.
+    """Return the partitions that each endpoint serves, once: the threads of one application share an endpoint.
 
-    Kafka's broker tells of each thread, and Java's client then knows the last one's partitions alone.
+    A Kafka broker lists each thread, and Java's client then knows only the last one's partitions.
     """
     found: dict[tuple[str, int], list[TaskPair]] = {}
     for each in group.members.values():

@@ -1,8 +1,8 @@
-"""What a Streams topology comes to with the topics that are there: how many tasks there are, which topics are missing.
+"""A Streams topology applied to the existing topics: the numbers of tasks, and the topics that are missing.
 
 A *subtopology* is a part of the application that shares nothing but topics with the others; it has one task for each
-partition of the largest topic that it reads. *Repartition* topics lie between subtopologies, *changelog* topics keep
-the state of one: both are internal, and made by the coordinator. Pure.
+partition of the largest topic that it reads. *Repartition* topics lie between subtopologies, *changelog* topics store
+the state of one: both are internal, and created by the coordinator. Pure.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from magnetar.wire.kafka.messages.streams_group_topology_value import (
 )
 
 MISSING_SOURCE_TOPICS, INCORRECTLY_PARTITIONED, MISSING_INTERNAL_TOPICS = 1, 2, 3
-"""Numbers of what stands against a topology, as members are told."""
+"""The numbers of a topology's problems, as in answers to members."""
 _SHOWN = 5
 
 
 class InvalidTopology(Exception):
-    """A topology that can never be, whatever topics there are."""
+    """A topology that is invalid, whatever topics there are."""
 
 
 class Problem(NamedTuple):
-    """What stands against a topology now."""
+    """A problem that a topology has now."""
 
     code: int
     detail: str
 
 
 class MissingTopic(NamedTuple):
-    """A topic that the coordinator has to make."""
+    """A topic that the coordinator has to create."""
 
     name: str
     partitions: int
     configs: tuple[tuple[str, str], ...]
     replication_factor: int = 0
-    """How many replicas the application asks for; 0 for as many as topics have by default."""
+    """How many replicas the application requests; 0 for the default of topics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Configured:
     tasks: Mapping[str, int] = field(default_factory=dict)
     """How many tasks each subtopology has; nothing while that is not known."""
     stateful: frozenset[str] = frozenset()
-    """Subtopologies whose tasks have state, and so can stand by."""
+    """Subtopologies whose tasks have state, and so can be on standby."""
     partitions: Mapping[str, int] = field(default_factory=dict)
     """How many partitions each internal topic has to have."""
     missing: tuple[MissingTopic, ...] = ()
@@ -59,7 +59,7 @@ class Configured:
 
     @property
     def is_ready(self) -> bool:
-        """Whether tasks may be assigned."""
+        """True if tasks may be assigned."""
         return self.problem is None
 
 
@@ -70,7 +70,7 @@ class _Wrong(Exception):
 
 
 def configure(topology: StreamsGroupTopologyValue, topics: Topics) -> Configured:
-    """Return what the topology comes to; raise `InvalidTopology`."""
+    """Return the topology with numbers of partitions; raise `InvalidTopology`."""
     try:
         return _configure(topology.subtopologies, topics)
     except _Wrong as wrong:
@@ -135,7 +135,7 @@ def _internal(parts: Sequence[Subtopology]) -> list[TopicInfo]:
 
 
 def _repartition_sizes(parts: Sequence[Subtopology], size: Callable[[str], int | None]) -> dict[str, int]:
-    """Return sizes of repartition topics: what the application says, or that of the largest topic in front of it."""
+    """Return sizes of repartition topics: the application's, or that of the largest topic upstream."""
     decided = {
         topic.name: topic.partitions
         for part in parts
@@ -185,7 +185,7 @@ def _copartitioned(
     decided: Mapping[str, int],
     size: Callable[[str], int | None],
 ) -> dict[str, int]:
-    """Return sizes of repartition topics that are read beside others, partition by partition."""
+    """Return sizes of repartition topics that are read together with others, partition by partition."""
     if not names:
         return {}
     said = {topic.name: topic.partitions for part in parts for topic in part.repartition_source_topics}

@@ -23,7 +23,7 @@ ASSIGNOR = "sticky"
 
 
 def described(group: StreamsGroup) -> DescribedGroup:
-    """Return the group as StreamsGroupDescribe tells it."""
+    """Return the group as StreamsGroupDescribe returns it."""
     return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state,
