@@ -1,8 +1,8 @@
 """Managed ledgers: the endless log of one partition, made of finite ledgers. The words are Pulsar's.
 
-The port lies here: `port` is what a storage engine gives to a broker, made of `pending` (appends), `leases`,
-`transactions`, `durations`, `room` (what is left on the disk), `values` and `errors`. `ledger_list` and `looking` are
-what every engine does alike. Below the port:
+The port lies here: `port` is what a storage engine offers to a broker, made of `pending` (appends), `leases`,
+`transactions`, `durations`, `room` (the free space on the disk), `values` and `errors`. `ledger_list` and `looking` are
+shared by all engines. Below the port:
 
 - `formats/`: Pulsar's protobuf in the metadata store, the frames of a ledger's file, and its sparse index.
 - `cursors/`: reading states of subscriptions. `tiers/`: tiered storage: objects, blocks, caches.

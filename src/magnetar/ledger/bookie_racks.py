@@ -2,8 +2,8 @@
 
     {"default": {"bookie-1:3181": {"rack": "/rack-a", "hostname": "bookie-1"}}}
 
-By group, then by bookie. A rack of two segments is a region and a rack in it. A broker that is isolated to groups makes
-its ledgers on their bookies alone (Pulsar's ``bookkeeperClientIsolationGroups``).
+By group, then by bookie. A rack of two segments is a region and a rack in it. A broker that is isolated to groups
+creates its ledgers only on their bookies (Pulsar's ``bookkeeperClientIsolationGroups``).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class BookieInfo:
         return "/" + self.rack.strip("/")
 
     def told(self) -> dict[str, str]:
-        """Return it as Pulsar's JSON has it."""
+        """Return it in Pulsar's JSON form."""
         return {"rack": self.rack, "hostname": self.hostname}
 
 
@@ -45,11 +45,11 @@ Groups = Mapping[str, Mapping[str, BookieInfo]]
 
 
 class RacksInvalid(ValueError):
-    """What should say where bookies are does not."""
+    """The node of racks is malformed."""
 
 
 def decode_racks(data: bytes) -> Groups:
-    """Return what a node holds; raise `RacksInvalid`."""
+    """Decode the node; raise `RacksInvalid`."""
     try:
         told = json.loads(data or b"{}")
         return {
@@ -68,7 +68,7 @@ def _info(told: Any) -> BookieInfo:
 
 
 def encode_racks(groups: Groups) -> bytes:
-    """Return what a node holds."""
+    """Encode the node."""
     told = {
         group: {bookie: info.told() for bookie, info in sorted(bookies.items())}
         for group, bookies in sorted(groups.items())
@@ -77,7 +77,7 @@ def encode_racks(groups: Groups) -> bytes:
 
 
 def with_bookie(groups: Groups, group: str, bookie: str, info: BookieInfo) -> Groups:
-    """Return groups in which a bookie is of this one, and of no other."""
+    """Return groups in which a bookie belongs to this group, and to no other."""
     left = dict(without_bookie(groups, bookie))
     left[group] = {**left.get(group, {}), bookie: info}
     return left
@@ -99,7 +99,7 @@ async def read_racks(store: MetadataStore) -> Groups:
 
 
 async def change_racks(store: MetadataStore, change: Callable[[Groups], Groups]) -> None:
-    """Put what ``change`` makes of them in their place, again where somebody else was faster."""
+    """Replace the groups by the result of ``change``; retry where another writer was faster."""
     for _ in range(_TRIES):
         stored = await store.get(BOOKIES)
         groups = {} if stored is None else decode_racks(stored.value)
@@ -115,23 +115,23 @@ async def change_racks(store: MetadataStore, change: Callable[[Groups], Groups])
 
 @dataclass(frozen=True, slots=True)
 class BookiePlacement:
-    """By which rules bookies are chosen for a ledger: Pulsar's ``bookkeeperClient*``."""
+    """The rules for the choice of a ledger's bookies: Pulsar's ``bookkeeperClient*``."""
 
     rack_aware: bool = True
     region_aware: bool = False
     min_racks: int = 2
-    """Racks that the bookies of a write quorum are on, where there are as many."""
+    """The least racks of a write quorum, if there are as many."""
     enforce_min_racks: bool = False
-    """Whether no ledger is made where there are not."""
+    """Whether no ledger is created if there are fewer."""
     isolation_groups: Sequence[str] = ()
     secondary_groups: Sequence[str] = ()
-    """Groups that may help where the first have too few bookies."""
+    """Groups to use if the first have too few bookies."""
 
     def excluded(self, groups: Groups, known: Collection[str], ensemble: int) -> set[str]:
-        """Return the bookies of those ``known`` that a ledger over so many may not be on.
+        """Return the ``known`` bookies that a ledger with an ensemble of that size may not use.
 
-        Without groups of its own the broker takes any. Where the first groups have too few bookies that are there,
-        those of the second are taken as well; where both have too few, no ledger can be made.
+        Without groups of its own the broker uses any. If the first groups have too few available bookies, those of the
+        second are used as well; if both have too few, no ledger can be created.
         """
         if not self.isolation_groups:
             return set()
@@ -146,7 +146,7 @@ def _in(groups: Groups, names: Iterable[str]) -> set[str]:
 
 
 class RacksFollower:
-    """Tells where bookies are, at its start and whenever that changes."""
+    """Reports where bookies are, at its start and whenever that changes."""
 
     def __init__(self, store: MetadataStore, place: Callable[[Groups], Awaitable[None]]) -> None:
         self._store = store
@@ -155,7 +155,7 @@ class RacksFollower:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Return when it has been told for the first time; raise ``MetadataError``."""
+        """Return after the first report; raise ``MetadataError``."""
         self._watch = await self._store.watch(BOOKIES)
         await self._read()
         self._task = asyncio.ensure_future(self._keep_up(self._watch))
@@ -178,7 +178,7 @@ class RacksFollower:
             _log.error("%s; bookies are placed as before", error)
 
     async def close(self) -> None:
-        """Follow no more."""
+        """Stop following."""
         if self._watch is not None:
             self._watch.close()
         if self._task is not None:

@@ -1,4 +1,4 @@
-"""Which boot of the machine this is: after a new one, what was never flushed is gone from the page cache."""
+"""The boot of the machine: after a new one, what was never flushed is gone from the page cache."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ UNKNOWN_BOOT = "unknown"
 
 
 def boot_id() -> str:
-    """Return what tells one boot of this machine from another; `UNKNOWN_BOOT` where nothing does."""
+    """Return an id of this boot of the machine; `UNKNOWN_BOOT` if there is none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

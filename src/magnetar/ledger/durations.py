@@ -1,4 +1,4 @@
-"""How often something was done, and how long it took."""
+"""Counts and durations of an operation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MAX_RECENT = 1024
 
 
 class Durations:
-    """How often something was done and how long it took, in seconds; quantiles are those of the last times."""
+    """The count and the durations of an operation, in seconds; quantiles are those of the last times."""
 
     __slots__ = ("count", "recent", "seconds")
 
@@ -20,7 +20,7 @@ class Durations:
         self.recent: deque[float] = deque(maxlen=MAX_RECENT)
 
     def add(self, seconds: float) -> None:
-        """It was done once more."""
+        """Count one more."""
         self.count += 1
         self.seconds += seconds
         self.recent.append(seconds)

@@ -1,7 +1,7 @@
 """Where each leader epoch of a log began (Kafka's leader epoch checkpoint, KIP-101 and KIP-320), and its form.
 
-One line ``epoch offset`` for each, oldest first. The engine on bookies has them in a property of the log's list of
-ledgers, which the owner of a new epoch writes in any case; of other logs a node of the metadata store has them
+One line ``epoch offset`` for each, oldest first. The engine on bookies stores them in a property of the log's list of
+ledgers, which the owner of a new epoch writes in any case; for other logs they are in a node of the metadata store
 (`magnetar.logs.leader_epochs`).
 """
 
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 UNDEFINED = -1
 MAX_KEPT = 1000
-"""Older ones are forgotten; a record of theirs counts as of the oldest that is known."""
+"""The most epochs to store. Older ones are dropped; their records count as of the oldest known one."""
 
 
 class EpochStart(NamedTuple):
@@ -24,7 +24,7 @@ class EpochStart(NamedTuple):
 
 
 class LeaderEpochs:
-    """The epochs of one partition, oldest first; the last one is the one that it is open under."""
+    """The epochs of one partition, oldest first; the last one is the current one."""
 
     __slots__ = ("starts",)
 
@@ -33,7 +33,7 @@ class LeaderEpochs:
 
     @classmethod
     def decode(cls, text: str) -> LeaderEpochs:
-        """Return what `encode` has written; raise ``ValueError`` for anything else."""
+        """Read what `encode` has written; raise ``ValueError`` for anything else."""
         try:
             starts = [EpochStart(*map(int, line.split())) for line in text.splitlines()]
         except TypeError as error:
@@ -52,7 +52,7 @@ class LeaderEpochs:
         return self.starts[-1].epoch
 
     def begin(self, epoch: int, offset: int) -> None:
-        """An epoch begins at the log's end; epochs before it in which nothing was written are forgotten."""
+        """Begin an epoch at the log's end; earlier epochs in which nothing was written are dropped."""
         self.starts = [each for each in self.starts if each.offset < offset and each.epoch < epoch]
         self.starts = [*self.starts[-MAX_KEPT + 1 :], EpochStart(epoch, offset)]
 
@@ -62,7 +62,7 @@ class LeaderEpochs:
         return self.starts[max(at, 0)].epoch
 
     def end_of(self, epoch: int, end_offset: int) -> EpochStart:
-        """Return the last epoch up to ``epoch`` with records, and the offset behind them, as Kafka does.
+        """Return the last epoch up to ``epoch`` with records, and the offset after them, as Kafka does.
 
         ``end_offset`` is the log's end. Both are `UNDEFINED` for an epoch that has not come yet.
         """
@@ -75,10 +75,10 @@ class LeaderEpochs:
 
 
 def begun(text: str | None, last_epoch: int, epoch: int, offset: int) -> str | None:
-    """Return what a list of ledgers has to say once ``epoch`` begins at ``offset``, the log's end.
+    """Return the property of a list of ledgers once ``epoch`` begins at ``offset``, the log's end.
 
-    ``text`` is the former one, and ``last_epoch`` the one under which it was changed last. None where that is not the
-    last one of which the text tells, as an older broker leaves it: what began when is to be looked up elsewhere.
+    ``text`` is the former value, and ``last_epoch`` the epoch of the list's last change. None if that is not the last
+    epoch in the text, as an older broker leaves it: the epochs must be looked up elsewhere then.
     """
     if not offset:
         return LeaderEpochs([EpochStart(epoch, 0)]).encode()  # there is no record of another

@@ -1,4 +1,4 @@
-"""What storage can say went wrong. Protocols translate these once; here are storage's own words."""
+"""The errors of storage. Protocols translate these once; here are storage's own words."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from magnetar.metadata.errors import MetadataFull
 
 
 class LedgerError(Exception):
-    """The root of all that storage raises."""
+    """The base of all errors that storage raises."""
 
 
 class LedgerNotFound(LedgerError):
@@ -18,7 +18,7 @@ class LedgerClosed(LedgerError):
 
 
 class LedgerTerminated(LedgerError):
-    """The managed ledger was ended: it takes nothing more, and is read as before."""
+    """The managed ledger was terminated: it takes no more entries, and is read as before."""
 
 
 class LedgerFenced(LedgerError):
@@ -30,11 +30,11 @@ class StorageFull(LedgerError):
 
 
 class StorageFailed(LedgerError):
-    """The disk failed to write or to read. What was under way may or may not be kept."""
+    """The disk failed to write or to read. What was under way may or may not be stored."""
 
 
 class StorageNotReady(StorageFailed):
-    """What storage needs to begin is not there, or not as it should be; ``next_step`` is what to do about it."""
+    """A prerequisite of storage is missing, or not as it should be; ``next_step`` is what to do about it."""
 
     def __init__(self, words: str, next_step: str) -> None:
         super().__init__(words)
@@ -42,7 +42,7 @@ class StorageNotReady(StorageFailed):
 
 
 class TierFailed(LedgerError):
-    """Tiered storage did not do what it was asked for. Nothing is lost: the same may be asked for again."""
+    """A request to tiered storage failed. Nothing is lost: it may be repeated."""
 
 
 class CannotOffload(LedgerError):
@@ -62,10 +62,10 @@ class TierObjectMissing(LedgerCorrupt):
 
 
 class OffsetOutOfRange(LedgerError):
-    """The offset lies before the first or behind the last one that is kept."""
+    """The offset lies before the first or after the last retained one."""
 
 
 def metadata_failed(error: Exception) -> LedgerError:
-    """Return in storage's words what the metadata store said."""
+    """Return an error of the metadata store as a storage error."""
     words = f"the metadata store failed: {error}"
     return StorageFull(words) if isinstance(error, MetadataFull) else StorageFailed(words)

@@ -57,7 +57,7 @@ class LedgerList:
 
     @property
     def is_of_this_boot(self) -> bool:
-        """Whether a power loss of this boot is known to be able to tear what is written from now on."""
+        """True if a power loss of this boot is known to be able to tear what is written from now on."""
         return self.info.properties.get(BOOT) == self._boot
 
     def end(self, reason: LedgerError) -> None:

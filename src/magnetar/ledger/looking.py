@@ -64,7 +64,7 @@ def base_offset(entry: StoredEntry) -> int:
 
 
 def has_large_metadata(entry: StoredEntry) -> bool:
-    """Whether it takes long to take an entry's metadata apart."""
+    """True if it takes long to take an entry's metadata apart."""
     if len(entry.data) <= LARGE_BYTES:
         return False
     try:

@@ -88,7 +88,7 @@ class MemoryLeases(Leases):
         return lease
 
     def _counts(self, lease_id: str) -> bool:
-        """Whether a lease still counts; one whose time is over is forgotten."""
+        """True if a lease still counts; one whose time is over is forgotten."""
         lease = self._kept.get(lease_id)
         if lease is not None and lease.until_ms <= self._clock():
             del self._kept[lease_id]

@@ -1,4 +1,4 @@
-"""The port's part about appends: what tells what becomes of one that was placed, and whoever waits for that."""
+"""The port's part about appends: futures for the outcome of one that was placed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from magnetar.ledger.values import NOWHERE, Position
 
 
 class Pending:
-    """One entry on its way: where it will stand is known, and what becomes of it as soon as ``done`` is.
+    """One entry in flight: its offset is known, and its outcome as soon as ``done`` is done.
 
     ``done`` is None if the flush policy is met already. Otherwise it tells when that is so, or fails with the
     ``LedgerError`` for which the entry was taken back. Many may wait for the same one, so nobody may cancel it.
@@ -29,31 +29,31 @@ class Pending:
         self.position = position
 
     async def settled(self) -> Position:
-        """Wait until the flush policy is met, and return where the entry lies; raise why it was taken back."""
+        """Wait until the flush policy is met, and return the entry's position; raise why it was taken back."""
         if self.done is not None:
             await self.done
         return self.position
 
 
 class Done(asyncio.Future[None]):
-    """Tells what became of appends. Many wait for the same one, so none of them may cancel it for the others."""
+    """The outcome of appends. Many wait for the same one, so none of them may cancel it for the others."""
 
     def cancel(self, msg: object = None) -> bool:
         return False
 
     def settle(self, error: BaseException | None = None) -> None:
-        """Say that they are kept, or why they are not, unless that was said before."""
+        """Report that they are stored, or why they are not, unless that was reported before."""
         if self.done():
             return
         if error is None:
             self.set_result(None)
         else:
             self.set_exception(error)
-            self.exception()  # whoever still waits sees it; nobody has to
+            self.exception()  # waiters see it; there need not be any
 
 
 class DoneTogether(Done):
-    """Tells it to several at once, each of which knows before anybody who waits for this one."""
+    """Passes the outcome on to several, each of which has it before the waiters of this one."""
 
     def __init__(self, those: list[Done]) -> None:
         super().__init__()
@@ -66,12 +66,12 @@ class DoneTogether(Done):
 
 
 class Gathered(Done):
-    """Tells what became of appends that needed only to be written: at the end of a `gathering`, not a turn later."""
+    """The outcome of appends that needed only to be written: at the end of a `gathering`, not a turn later."""
 
     steps: list[Callable[[object], None]] | None = None  # most have one, and many none
 
     def settle(self, error: BaseException | None = None) -> None:
-        """Have those go on at once that asked for it by `when_done`."""
+        """Resume immediately the callers that registered with `when_done`."""
         if error is not None:
             super().settle(error)
         elif not self.done():
@@ -82,7 +82,7 @@ class Gathered(Done):
 
 
 def when_done(done: asyncio.Future[None], step: Callable[[Any], None]) -> None:
-    """Have ``step(done)`` called as soon as it is known what became of an append."""
+    """Call ``step(done)`` as soon as the outcome of an append is known."""
     if isinstance(done, Gathered) and not done.done():
         if done.steps is None:
             done.steps = [step]
@@ -93,7 +93,7 @@ def when_done(done: asyncio.Future[None], step: Callable[[Any], None]) -> None:
 
 
 class TakenBack(NamedTuple):
-    """Why all that was appended from ``offset`` on is not in the log, nor will be: its offsets are given again."""
+    """Why all that was appended from ``offset`` on is not in the log, nor will be: its offsets are assigned again."""
 
     offset: int
     error: LedgerError

@@ -1,4 +1,4 @@
-"""The port: what a storage engine gives to the broker. Engines: ``files``, ``bookkeeper``, ``memory``.
+"""The port: what a storage engine offers to the broker. Engines: ``files``, ``bookkeeper``, ``memory``.
 
 A managed ledger is one endless log. Its entries are addressed by ``Position``; its messages by their *index*,
 one counter without gaps (PIP-70), which Kafka calls the offset.
@@ -71,7 +71,7 @@ _ENDLESS = Room()
 
 
 class Flush(StrEnum):
-    """When an append is acknowledged: once on disk, at once with a flush every so often, or at once."""
+    """When an append is acknowledged: once on disk, immediately with periodic flushes, or immediately without."""
 
     always = "always"
     interval = "interval"
@@ -80,9 +80,9 @@ class Flush(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LedgerPolicy:
-    """How one managed ledger is kept, on any engine. Sizes in bytes, times in ms; 0 or less means no bound.
+    """The policy of one managed ledger, on any engine. Sizes in bytes, times in ms; 0 or less means no bound.
 
-    What else an engine wants to be told (copies, quorums, digests) are settings that its factory brings.
+    Further parameters of an engine (copies, quorums, digests) are settings that its factory brings.
     """
 
     flush: Flush = Flush.always
@@ -95,7 +95,7 @@ class LedgerPolicy:
 
 
 class CompactionStatus(StrEnum):
-    """How the last compaction of a log went, in Pulsar's words."""
+    """The status of a log's last compaction, in Pulsar's words."""
 
     NOT_RUN = "NOT_RUN"
     RUNNING = "RUNNING"
@@ -105,7 +105,7 @@ class CompactionStatus(StrEnum):
 
 @dataclass(slots=True)
 class CompactionReport:
-    """What became of a log's compactions since it was opened. Times in ms, 0 for never."""
+    """The outcome of a log's compactions since it was opened. Times in ms, 0 for never."""
 
     status: CompactionStatus = CompactionStatus.NOT_RUN
     error: str = ""
@@ -113,53 +113,53 @@ class CompactionReport:
     failed_ms: int = 0
     took_ms: int = 0
     removed: int = 0
-    """Messages that the last one left out."""
+    """Messages that the last one removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionRules:
-    """How a log is compacted. Sizes in bytes, times in ms."""
+    """The rules for compacting a log. Sizes in bytes, times in ms."""
 
     replaces: bool = False
-    """Whether sealed ledgers below the horizon make room (Kafka), or the history stays (Pulsar)."""
+    """Whether sealed ledgers below the horizon are deleted (Kafka), or the history stays (Pulsar)."""
     tombstones_ms: int = -1
-    """How long deletions are kept; -1 for not at all, and then empty values delete too, as Pulsar has it."""
+    """How long deletions are retained; -1 for not at all, and then empty values delete, too, as in Pulsar."""
     null_keys: bool = False
-    """Whether messages without a key are kept."""
+    """Whether messages without a key are retained."""
     min_age_ms: int = 0
     """How old a ledger's newest message must be."""
     buffer_bytes: int = 128 << 20
-    """What the map of keys may take."""
+    """The memory that the map of keys may take."""
 
 
 class LedgerWriter(ABC):
-    """A new ledger that is written from its first entry to its last, and counts only when somebody names it.
+    """A new ledger that is written from its first entry to its last, and counts only when the metadata name it.
 
     Offsets only grow, and may have gaps. Raises ``LedgerError``, and then it has to be discarded.
     """
 
     ledger_id: int
     frame_bytes: int = 0
-    """What an entry takes besides its own bytes."""
+    """The bytes that an entry takes in addition to its own."""
 
     @abstractmethod
     async def append(self, entries: Sequence[NewEntry]) -> None:
-        """Write some more; when it is durable `seal` tells."""
+        """Write some more entries; they are durable after `seal`."""
 
     @abstractmethod
     async def seal(self) -> LedgerSummary:
-        """Make it whole and durable; nothing can be written behind it."""
+        """Make it whole and durable; nothing can be written after that."""
 
     @abstractmethod
     async def discard(self) -> None:
-        """Have it be as if it had never been."""
+        """Remove it as if it had never been."""
 
 
 class AppendInterceptor(Protocol):
     """Sees every entry before it is written (Pulsar's ManagedLedgerInterceptor): may change or refuse it."""
 
     def before_append(self, log: ManagedLedger, message: Sequence[Buffer], messages: int) -> Sequence[Buffer]:
-        """Return what to write in the place of ``message``. Its offset will be ``log.log_end_offset``."""
+        """Return what to write instead of ``message``. Its offset will be ``log.log_end_offset``."""
         ...
 
 
@@ -175,29 +175,29 @@ class ManagedLedger(ABC):
     high_watermark: int
     """All messages below it may be read."""
     snapshot: Snapshot | None
-    """The newest snapshot that the log's owner had kept and that still counts."""
+    """The newest stored snapshot of the log's owner that still counts."""
     on_moved: Callable[[], None] | None
     """Called after ``high_watermark`` or ``log_start_offset`` moved."""
     on_taken_back: list[Callable[[TakenBack], None]]
-    """Called when storage did not keep what was appended, before the futures of those appends fail.
+    """Called when storage did not store what was appended, before the futures of those appends fail.
 
     That may be at any time after they were placed. ``log_end_offset`` has gone back by then, and the log goes on.
     """
     watchers: list[Callable[[], None]]
     """Called then too: a log has one owner, and others may read along."""
     on_closed: list[Callable[[LedgerError], None]]
-    """Called once with the reason, when the engine holds the log no more: closed, released, deleted or fenced.
+    """Called once with the reason, when the engine drops the log: closed, released, deleted or fenced.
 
-    Whoever holds it has to let go of it, too; what is opened by its name from now on is another one.
+    Its holders have to drop it, too; opening its name from now on returns another one.
     """
     before_compaction: list[Callable[[], Awaitable[None]]]
-    """Awaited before compacted ledgers take the place of history: what is only known from entries must be kept now."""
+    """Awaited before compacted ledgers replace history: what is only known from entries must be stored now."""
     compaction: CompactionReport
     take_snapshot: Callable[[], bytes] | None
-    """Asked for the data of a new snapshot as often as the engine likes, at the latest before it closes the log.
+    """Called for the data of a new snapshot as often as the engine likes, at the latest before it closes the log.
 
-    It is taken at ``log_end_offset``, and kept only once all below that is durable: one that speaks of messages which
-    were lost or taken back is not given again.
+    It is taken at ``log_end_offset``, and stored only once all below that is durable: a snapshot that covers messages
+    which were lost or taken back is never returned.
     """
 
     keeps_epochs = False
@@ -210,14 +210,14 @@ class ManagedLedger(ABC):
     """
 
     room: Room = _ENDLESS
-    """What is left for what producers send; whoever appends that asks before."""
+    """The free space for producers' messages; callers check it before they append these."""
 
     transactions: LogTransactions | None = None
-    """What is open and what was aborted; None in a log without transactions, or until somebody has loaded them."""
+    """Open and aborted transactions; None in a log without transactions, or until they have been loaded."""
 
     @property
     def last_stable_offset(self) -> int:
-        """All messages below it may be read by whoever wants only what is decided; never above ``high_watermark``.
+        """All messages below it may be read by readers of committed messages only; never above ``high_watermark``.
 
         Without open transactions everything is.
         """
@@ -229,11 +229,11 @@ class ManagedLedger(ABC):
     @property
     @abstractmethod
     def has_transactions(self) -> bool:
-        """Whether there may ever have been transactions in it: whoever reads it has to know them first."""
+        """True if there may ever have been transactions in it: readers have to load them first."""
 
     @abstractmethod
     async def note_transactions(self) -> None:
-        """Have `has_transactions` be so from now on, durable on return. Raises ``LedgerError``."""
+        """Set `has_transactions` from now on, durable on return. Raises ``LedgerError``."""
 
     @abstractmethod
     def append(
@@ -247,17 +247,17 @@ class ManagedLedger(ABC):
     ) -> Pending:
         """Place one entry of so many messages, the latest of ``timestamp_ms``, at the log's end; it waits for nothing.
 
-        No message is earlier than ``earliest_ms``, which only helps to find them by time; `UNKNOWN_TIME` if whoever
-        appends does not know. ``message`` is all that follows the broker's entry metadata; it may lie in memory that
+        No message is earlier than ``earliest_ms``, which only helps to find them by time; `UNKNOWN_TIME` if the caller
+        does not know. ``message`` is all that follows the broker's entry metadata; it may lie in memory that
         is used again as soon as this returns or, within a `LedgerEngine.gathering`, as soon as that has ended. Raises
-        ``LedgerError`` with nothing placed. What was placed may still be taken back, and all behind it: see `Pending`.
-        ``tail_crc`` is the CRC32C of the last part of ``message``, where whoever appends has held it against the bytes:
-        then an engine need not count it once more.
+        ``LedgerError`` with nothing placed. What was placed may still be taken back, and all after it: see `Pending`.
+        ``tail_crc`` is the CRC32C of the last part of ``message``, if the caller has checked it against the bytes: then
+        an engine need not compute it again.
         """
 
     @abstractmethod
     async def read(self, offset: int, *, max_bytes: int, up_to: int | None = None) -> list[StoredEntry]:
-        """Return the entries from the one that holds ``offset``, below ``up_to`` (default: what is visible).
+        """Return the entries from the one that contains ``offset``, below ``up_to`` (default: what is visible).
 
         At least one entry comes, if there is one, then as many as fit ``max_bytes``; they may end at the end
         of a ledger, or after some thousands of entries. Raises ``OffsetOutOfRange`` or ``LedgerCorrupt``.
@@ -265,11 +265,11 @@ class ManagedLedger(ABC):
 
     @abstractmethod
     async def find_by_time(self, timestamp_ms: int) -> StoredEntry | None:
-        """Return the first entry that holds a message of ``timestamp_ms`` or later, or None."""
+        """Return the first entry with a message of ``timestamp_ms`` or later, or None."""
 
     @abstractmethod
     async def find_max_timestamp(self) -> StoredEntry | None:
-        """Return the first entry that holds the latest timestamp of all."""
+        """Return the first entry with the latest timestamp of all."""
 
     @abstractmethod
     async def find_first(self, wanted: Callable[[StoredEntry], bool]) -> StoredEntry | None:
@@ -281,11 +281,11 @@ class ManagedLedger(ABC):
 
     @abstractmethod
     async def trim(self, before: int) -> None:
-        """Let go of all messages below offset ``before`` (DeleteRecords); whole ledgers leave the disk."""
+        """Delete all messages below offset ``before`` (DeleteRecords); whole ledgers leave the disk."""
 
     @abstractmethod
     async def retain(self, now_ms: int) -> None:
-        """Let go of the ledgers that the policy's retention no longer holds; roll an old one over."""
+        """Delete the ledgers that the policy's retention no longer covers; roll an old one over."""
 
     @property
     @abstractmethod
@@ -296,17 +296,17 @@ class ManagedLedger(ABC):
     async def read_compacted(
         self, offset: int, *, max_bytes: int, up_to: int | None = None
     ) -> list[StoredEntry]:
-        """Return what ``read`` does, but up to the horizon the copies, even of what the history has let go of."""
+        """Return what ``read`` does, but up to the horizon the copies, even of what was deleted from the history."""
 
     @abstractmethod
     async def offset_behind(self, position: Position) -> int:
-        """Return the offset right behind the entry at ``position``, whether that is still there or compacted away."""
+        """Return the offset right after the entry at ``position``, whether that is still there or compacted away."""
 
     @abstractmethod
     async def compact(self, rules: CompactionRules) -> bool:
-        """Compact what is not yet; tell whether there was anything to do. One at a time; nothing waits for it.
+        """Compact what is not yet; return whether there was anything to do. One at a time; nothing waits for it.
 
-        Raises ``LedgerError``, and then all is as it was. ``compaction`` tells how it goes.
+        Raises ``LedgerError``, and then all is as it was. ``compaction`` has its status.
         """
 
     @abstractmethod
@@ -321,7 +321,7 @@ class ManagedLedger(ABC):
 
     @abstractmethod
     async def roll(self, older_than_ms: int = 0) -> None:
-        """Seal the open ledger, if it holds anything and was begun before that time (0: whenever)."""
+        """Seal the open ledger, if it has entries and was begun before that time (0: whenever)."""
 
     async def offload(self, ledger_id: int, place: TierPlace) -> None:
         """Copy one sealed ledger to tiered storage; it is there, checked and noted on return, and is here as well.
@@ -332,13 +332,13 @@ class ManagedLedger(ABC):
         raise CannotOffload(f"{self.name}: this engine keeps its ledgers to itself")
 
     async def delete_local(self, ledger_ids: Collection[int]) -> None:
-        """Let go of the copies here of ledgers that are in tiered storage, too; others are left alone."""
+        """Delete the local copies of ledgers that are in tiered storage, too; others are left alone."""
         raise CannotOffload(f"{self.name}: this engine keeps its ledgers to itself")
 
     @property
     @abstractmethod
     def terminated(self) -> Position | None:
-        """The last entry that there will ever be, once the log was ended."""
+        """The last entry of a log that was terminated, None of any other."""
 
     @abstractmethod
     async def terminate(self) -> Position:
@@ -357,26 +357,26 @@ class ManagedLedger(ABC):
 
     @property
     def is_unused(self) -> bool:
-        """Whether nobody listens to it and nothing of it is on its way: `LedgerEngine.let_go` would close it."""
+        """True if it has no listeners and nothing of it is in flight: `LedgerEngine.let_go` would close it."""
         return False
 
     @abstractmethod
     async def close(self) -> None:
-        """Make everything durable, keep a checkpoint, and let go."""
+        """Make everything durable, store a checkpoint, and close."""
 
 
 class LedgerEngine(ABC):
     """All managed ledgers of one broker."""
 
     opens_slowly: bool = False
-    """Whether to open a log that its last owner did not close takes so long that `left_open` is worth asking.
+    """Whether opening a log that its last owner did not close takes so long that `left_open` is worth a call.
 
-    Logs that nobody uses stay open then.
+    Unused logs stay open then.
     """
     can_offload: bool = False
-    """Whether it brings ledgers to tiered storage, and reads them there."""
+    """Whether it offloads ledgers to tiered storage, and reads them there."""
     leases: Leases
-    """What readers past the broker need: retention and compaction leave it."""
+    """The needs of readers outside the broker: retention and compaction respect them."""
 
     @abstractmethod
     async def start(self) -> None:
@@ -384,7 +384,7 @@ class LedgerEngine(ABC):
 
     @property
     def room(self) -> Room | None:
-        """What is left where it writes; None for an engine whose storage looks after that itself."""
+        """The free space where it writes; None for an engine whose storage manages that itself."""
         return None
 
     @property
@@ -394,14 +394,14 @@ class LedgerEngine(ABC):
 
     @property
     def failed(self) -> LedgerError | None:
-        """Why nothing more can be made durable until a restart; None as long as all is well."""
+        """Why nothing more can be made durable until a restart; None without a failure."""
         return None
 
     def __init__(self) -> None:
         self.on_failed: list[Callable[[LedgerError], None]] = []
-        """Each is called once, when that becomes so."""
+        """Each is called once, on the failure."""
         self.flushes = Durations()
-        """What made appends durable that somebody waited for."""
+        """The flushes for which appends waited."""
         self.flushed_bytes = 0
 
     def report_failure(self, error: LedgerError) -> None:
@@ -410,10 +410,10 @@ class LedgerEngine(ABC):
             notify(error)
 
     def gathering(self) -> AbstractContextManager[None]:
-        """Gather what is appended within: an engine may write all of it at the end, a log's entries at once.
+        """Gather what is appended within: an engine may write all of it at the end, a log's entries together.
 
         The event loop must not go on within. Nothing of it is visible before the end. What is within another is part
-        of that. An engine that has nothing to spare by it does nothing.
+        of that. An engine that saves nothing by it does nothing.
         """
         return nullcontext()
 
@@ -432,7 +432,7 @@ class LedgerEngine(ABC):
         return None
 
     def count_tier_cache(self, held: Callable[[int], None], has_room: Callable[[], bool]) -> None:
-        """Have ``held`` be told of each change, in bytes, of what is cached of tiered storage.
+        """Call ``held`` with each change, in bytes, of what is cached of tiered storage.
 
         Nothing is read ahead of readers while ``has_room`` says no.
         """
@@ -445,23 +445,23 @@ class LedgerEngine(ABC):
     async def let_go(self, logs: Iterable[ManagedLedger]) -> None:
         """Close those of the managed ledgers that are unused.
 
-        Who opens one meanwhile waits, and gets it opened anew.
+        An `open` meanwhile waits, and opens the log again.
         """
         return
 
     @abstractmethod
     async def release(self, name: str) -> None:
-        """Close the managed ledger, whoever listens to it, all it holds kept; one that is not open is no error.
+        """Close the managed ledger, even with listeners, with all it has stored; one that is not open is no error.
 
-        Its holders learn of it by ``on_closed``. Whoever opens it meanwhile waits, and gets it opened anew.
+        Its holders are notified by ``on_closed``. An `open` meanwhile waits, and opens the log again.
         """
 
     @abstractmethod
     async def delete(self, name: str) -> None:
-        """Delete the managed ledger with all it holds; unknown names are no error."""
+        """Delete the managed ledger with all its content; unknown names are no error."""
 
     async def forget(self, name: str) -> None:
-        """Hold a managed ledger no more that another engine on the same storage deletes."""
+        """Drop a managed ledger that another engine on the same storage deletes."""
         await self.release(name)
 
     @abstractmethod
@@ -473,7 +473,7 @@ class LedgerEngine(ABC):
         return []
 
     async def left_open(self, names: Sequence[str]) -> list[str]:
-        """Return which of these were not closed by whoever wrote them last, as far as that makes opening them slow."""
+        """Return which of these their last writer did not close, as far as that makes opening them slow."""
         return []
 
     @abstractmethod

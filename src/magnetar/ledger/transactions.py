@@ -53,7 +53,7 @@ class LogTransactions:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is open, and nothing was aborted."""
+        """True if nothing is open, and nothing was aborted."""
         return not (self._open or self._ended or self._lasts)
 
     @property

@@ -96,7 +96,7 @@ class LedgerSummary:
 
     @property
     def offloaded(self) -> bool:
-        """Whether it lies in tiered storage alone."""
+        """True if it lies in tiered storage alone."""
         return self.offload is not None and self.offload.complete and self.offload.deleted
 
 

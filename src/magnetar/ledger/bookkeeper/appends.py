@@ -1,7 +1,7 @@
-"""What is appended to a log on bookies: placed and sent at once where there is a ledger, known of when it is answered.
+"""Appends to a log on bookies: placed and sent immediately if there is a ledger, visible when they are answered.
 
-An entry that is not kept takes all behind it along, and its ledger ends before it; what comes then goes to another one.
-Where none can be made, because too few bookies are there, appends wait for a while that grows, and then fail together.
+An entry that fails takes all entries after it along, and its ledger ends before it; later appends go to a new one. If
+none can be created, because too few bookies are there, appends wait for a time that grows, and then fail together.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _LATEST_MS = 1 << 62
 _CHECKPOINT_ENTRIES = 20_000
 _CHECKPOINT_BYTES = 64 << 20
 _OWED_ENTRIES, _OWED_BYTES = 1000, 1 << 20
-"""What may lie behind the last checkpoint of a log that is opened before another one is due immediately."""
+"""What may follow the last checkpoint of a log that is opened before another one is due immediately."""
 _PAUSE_S, _LONGEST_PAUSE_S = 0.05, 5.0
-"""Between two tries to make a ledger: bookies that died stay known for as long as their sessions."""
+"""Between two attempts to create a ledger: dead bookies stay registered for as long as their sessions."""
 
 
 @dataclass(eq=False, slots=True)
 class PlacedEntry:
-    """An entry that has its offsets, and whoever waits for it."""
+    """An entry that has its offsets, and the future of its append."""
 
     pending: Pending
     done: Done
@@ -55,12 +55,12 @@ class Appends:
         self._unsent: deque[PlacedEntry] = deque()
         self._sent: deque[PlacedEntry] = deque()
         self._writer: BookieWriter | None = None
-        """Of the open ledger; None where a new one is needed."""
+        """The writer of the open ledger; None if a new one is needed."""
         self._reader: BookieReader | None = None
         self._last: LedgerSummary | None = None
         """The open ledger, with what is on its way to it."""
         self._kept = (0, 0, -1, -1)
-        """Entries, bytes, last offset and latest time of it that are kept."""
+        """Entries, bytes, last offset and latest time of what is stored in it."""
         self._earliest = _LATEST_MS
         self._writing: asyncio.Task[None] | None = None
         self._making = asyncio.Lock()
@@ -69,14 +69,14 @@ class Appends:
         self._checked = (0, 0)
         """Entries and bytes at the last checkpoint."""
         self._noted: Snapshot | None = None
-        """What is to be kept when all of which it speaks is."""
+        """The snapshot to store once all entries that it covers are stored."""
         self._owes = False
         """True if a checkpoint is due before any entry is deleted, or many more are written."""
         self._keeping: asyncio.Task[None] | None = None
         """The last checkpoint, while it is being stored."""
 
     def place(self, message: Sequence[Buffer], messages: int, timestamp_ms: int, earliest_ms: int) -> Pending:
-        """Return an entry its offsets, and send it if it can be."""
+        """Assign an entry its offsets, and send it if it can be."""
         assert messages > 0
         log = self._log
         for interceptor in self._engine.interceptors:
@@ -133,7 +133,7 @@ class Appends:
         self._pause_s = min(max(_PAUSE_S, 2 * self._pause_s), _LONGEST_PAUSE_S)
 
     def is_full(self) -> bool:
-        """Whether the open ledger, if there is one, has had its time."""
+        """True if the open ledger, if there is one, has had its time."""
         return self._writer is not None and not self._takes_more()
 
     def _takes_more(self) -> bool:
@@ -161,7 +161,7 @@ class Appends:
         self._sent.append(placed)
         try:
             entry_id = writer.send((placed.data,), lambda error: self._answered(placed, error))
-        except LedgerError as error:  # who appends has its offsets first
+        except LedgerError as error:  # the caller gets its offsets first
             asyncio.get_running_loop().call_soon(self._not_sent, placed, error)
             return
         placed.pending.position = Position(writer.ledger_id, entry_id)
@@ -201,7 +201,7 @@ class Appends:
             self._failed(error)
 
     def _failed(self, error: LedgerError) -> None:
-        """Take back the first one that was sent, and all behind it. What is in its ledger then is not known."""
+        """Take back the first entry that was sent, and all after it. The content of its ledger is unknown then."""
         last = self._last
         assert last is not None
         last.entries, last.size, last.last_offset, last.max_timestamp = self._kept
@@ -215,7 +215,7 @@ class Appends:
             self._left = writer
 
     _left: BookieWriter | None = None
-    """Of a ledger that failed, and is not ended yet."""
+    """The writer of a ledger that failed, and has not ended yet."""
 
     def _take_back(self, offset: int, error: LedgerError) -> None:
         gone = [*self._sent, *self._unsent]
@@ -230,7 +230,7 @@ class Appends:
         self._wake()
 
     def give_up(self, error: LedgerError) -> None:
-        """Take back all that is on its way: the log is not this engine's any more."""
+        """Take back all that is in flight: the log is not this engine's any more."""
         if self._sent or self._unsent:
             self._take_back(self._log.high_watermark, error)
         self._writer = None
@@ -238,7 +238,7 @@ class Appends:
     # -- ledgers
 
     async def roll(self) -> None:
-        """Have the open ledger be sealed, if it holds anything, and the next one be open."""
+        """Seal the open ledger, if it has entries, and open the next one."""
         async with self._making:
             if self._last is None or self._last.entries:
                 await self._new_ledger()
@@ -269,13 +269,13 @@ class Appends:
             log.remove(gone)
 
         def refused() -> None:
-            # Not where nobody knows whether it is in the list: whoever opens the log next would miss it for good.
+            # Not if it may be in the list: the next owner of the log would miss it for good.
             self._engine.background(self._engine.bookies.delete(writer.ledger_id))
 
         await log.list.change(make, counts, refused)
 
     async def _end_of_the_old(self) -> LedgerSummary | None:
-        """Have the ledger that was written until now take no more; return it as it is sealed."""
+        """Close the ledger that was written until now; return it as it is sealed."""
         old, writer = self._last, self._writer or self._left
         if old is None:
             return None
@@ -293,7 +293,7 @@ class Appends:
         return replace(old, sealed=True, min_timestamp=earliest)
 
     async def end(self) -> None:
-        """Have the open ledger take no more, so that whoever opens the log next need not recover it."""
+        """Close the open ledger, so that the next owner of the log need not recover it."""
         if self._last is not None:
             found = await self._end_of_the_old()
             assert found is not None
@@ -319,7 +319,7 @@ class Appends:
             await self._waiting[-1]
 
     async def quiet(self) -> None:
-        """Return when nothing is on its way."""
+        """Return when nothing is in flight."""
         while self._writing is not None or self._sent:
             if self._writing is not None:
                 await asyncio.wait([self._writing])
@@ -332,10 +332,10 @@ class Appends:
                 if not each.done():
                     each.set_result(None)
 
-    # -- what the owner knows
+    # -- snapshots of the owner
 
     def note_snapshot(self) -> None:
-        """Take a snapshot of what the owner knows, to be kept when all that it speaks of is."""
+        """Take a snapshot of the owner's knowledge, to be stored once all entries that it covers are."""
         self._owes = False
         data = b"" if self._log.take_snapshot is None else self._log.take_snapshot()
         self._checked = self._kept[:2]

@@ -1,4 +1,4 @@
-"""A login at bookies, by the settings that Pulsar's brokers have for it. BookKeeper's own client does it, in Java."""
+"""A login at bookies, by the settings of Pulsar brokers. BookKeeper's own client does it, in Java."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class BookieLogin:
-    """What BookKeeper's client proves with who it is: a class of Java's, and a property that this reads."""
+    """The credentials of BookKeeper's client: a Java class, and a property that it reads."""
 
     plugin: str
     parameters_name: str = ""

@@ -1,7 +1,7 @@
-"""TLS to bookies, by the settings that Pulsar's brokers have for it.
+"""TLS to bookies, by the settings of Pulsar brokers.
 
 A connection begins in plain: a question of BookKeeper's version 3 (START_TLS) is answered, and then both shake hands.
-BookKeeper's own client does that by itself, in Java; here is what the one without a JVM needs.
+BookKeeper's own client does that, in Java; this module is for the client without a JVM.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ START_TLS = bytes.fromhex("0a06 0803 1009 1801 d20600".replace(" ", ""))
 
 @dataclass(frozen=True, slots=True)
 class BookieTls:
-    """Whom to trust, and what to prove oneself with: a value that goes from a driver to tasks. All are paths."""
+    """Trusted authorities, and own certificate and key: a value that a driver sends to tasks. All are paths."""
 
     trust_file: str
     certificate_file: str = ""
@@ -29,12 +29,12 @@ class BookieTls:
     key_password_file: str = ""
     trust_password_file: str = ""
     verify_host: bool = False
-    """Whether a bookie's certificate must name its address; Pulsar's brokers do not look by default."""
+    """Whether a bookie's certificate must name its address; Pulsar brokers do not check that by default."""
     provider: str = PROVIDER
     refresh_s: int = 300
 
     def context(self) -> ssl.SSLContext:
-        """Return TLS for Python's sockets; raise ``StorageFailed`` for what is not PEM or cannot be read."""
+        """Return TLS for Python's sockets; raise ``StorageFailed`` for a file that is not PEM or cannot be read."""
         if {self.key_type.upper(), self.trust_type.upper()} != {"PEM"}:
             raise StorageFailed(
                 "bookies are read with PEM files here: set bookkeeperTLSKeyFileType and bookkeeperTLSTrustCertTypes "
@@ -56,7 +56,7 @@ class BookieTls:
 
 
 def refused(bookie: str, error: ssl.SSLError) -> str:
-    """Return what a handshake that failed means, and what to do about it."""
+    """Return the cause of a failed handshake, and what to do about it."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
             f"the certificate of bookie {bookie} is not to be trusted ({error.verify_message}): "

@@ -1,7 +1,8 @@
 """Ledgers on Apache BookKeeper's bookies, through BookKeeper's own client, for an event loop.
 
-What can lose data is its work: quorums, ensemble changes, fencing, recovery of ledgers that a writer has left open.
-Ledgers are made as Pulsar makes them (CRC32C, its password, its custom metadata), so that a Pulsar broker opens them.
+Everything that can lose data is its work: quorums, ensemble changes, fencing, recovery of ledgers that a writer has
+left open. Ledgers are created as in Pulsar (CRC32C, its password, its custom metadata), so that a Pulsar broker opens
+them.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ ERRORS: Mapping[int, tuple[type[LedgerError], str]] = {
 
 
 def translated(code: int, what: str, advice: str = "") -> LedgerError:
-    """Return in storage's words what BookKeeper said."""
+    """Return BookKeeper's error as a storage error."""
     kind, words = ERRORS.get(code, (StorageFailed, ""))
     if not words:
         words = str(jpype.JClass("org.apache.bookkeeper.client.BKException").getMessage(code))
@@ -91,7 +92,7 @@ class Quorums:
 
 
 class Recovered(NamedTuple):
-    """What lies in a ledger that takes no more: its last entry, -1 for none, and its bytes."""
+    """The content of a closed ledger: its last entry, -1 for none, and its bytes."""
 
     last_entry: int
     size: int
@@ -109,7 +110,7 @@ _CLASSES = (
 
 
 def load_classes(jars: Sequence[Path], heap_bytes: int, direct_bytes: int) -> None:
-    """Start the JVM and load what is needed of it: that takes Python's lock for seconds."""
+    """Start the JVM and load the classes that are needed: that takes Python's lock for seconds."""
     start_jvm(jars, heap_bytes, direct_bytes)
     for each in _CLASSES:
         jpype.JClass(each)
@@ -131,7 +132,7 @@ def _set_tls(conf: Any, tls: BookieTls) -> None:
 
 
 def _whole(error: Any) -> str:
-    """Return what Java says of an error and of what is behind it."""
+    """Return Java's text of an error and of its causes."""
     told: list[str] = []
     while error is not None and len(told) < 5:
         words = str(error.getMessage() or error)
@@ -182,7 +183,7 @@ class Bookies:
         self._password = password
         self._add_timeout_s = add_timeout_s
         self._sizes = heap_bytes, direct_bytes
-        # Netty rounds up what it takes for an entry, by a third at most, and what is read lies there as well.
+        # Netty rounds up the memory of an entry, by a third at most, and what is read lies there as well.
         self.on_their_way = OnTheirWay(direct_bytes // 2)
         self._max_entry_bytes = max_entry_bytes
         self._tls = tls
@@ -195,7 +196,7 @@ class Bookies:
         self._client: Any = None
         self._answers: JavaAnswers
         self._handles: OrderedDict[int, Any] = OrderedDict()
-        """Of ledgers that take no more."""
+        """Handles of closed ledgers."""
 
     async def connect(self) -> None:
         """Start the JVM and connect; raise ``StorageFailed``."""
@@ -247,7 +248,7 @@ class Bookies:
     # -- where bookies are
 
     async def place_by(self, groups: Groups) -> None:
-        """Choose bookies by where they are now, for new ledgers and in place of bookies that fail."""
+        """Choose bookies by their current racks, for new ledgers and for the replacement of bookies that fail."""
         self._groups, self._left_out_at = groups, 0.0
         if self._placement.rack_aware or self._placement.region_aware:
             async with self._telling:
@@ -257,7 +258,7 @@ class Bookies:
         self._racks.tell(self._groups, writable_bookies(self._client))
 
     def _leave_out(self) -> None:
-        """Have no ledger be on bookies of other groups; which bookies are there is looked at once a second."""
+        """Exclude bookies of other groups; the available bookies are checked once a second."""
         now = time.monotonic()
         if self._left_out is not None and now - self._left_out_at > _LEFT_OUT_S:
             self._left_out_at = now
@@ -265,16 +266,16 @@ class Bookies:
             self._left_out.set(self._placement.excluded(self._groups, known, self._quorums.ensemble))
 
     async def ids(self) -> list[str]:
-        """Return all bookies that the cluster has ever had and that were not given up; raise ``StorageFailed``."""
+        """Return all bookies that the cluster ever had and that were not decommissioned; raise ``StorageFailed``."""
         try:
             return await asyncio.get_running_loop().run_in_executor(None, all_bookies, self._client)
         except jpype.JException as error:
             raise StorageFailed(f"bookies cannot be listed: {_whole(error)}") from error
 
     def failed(self, code: int, what: str) -> LedgerError:
-        """Return in storage's words what BookKeeper said; where that may be TLS's fault, it is in the log, too, once.
+        """Return BookKeeper's error as a storage error; if it may be TLS's fault, log it, too, once.
 
-        BookKeeper's client takes a bookie that it cannot shake hands with for one that is not there.
+        BookKeeper's client treats a bookie whose handshake fails like one that is not there.
         """
         if self._tls is None or code not in _UNREACHED:
             return translated(code, what)
@@ -286,7 +287,7 @@ class Bookies:
     # -- ledgers
 
     async def create(self, custom: Mapping[str, bytes] | None = None) -> BookieWriter:
-        """Make a ledger; its id is higher than any before."""
+        """Create a ledger; its id is higher than any before."""
         kept = jpype.JClass("java.util.HashMap")()
         for name, value in (custom or {}).items():
             kept.put(jpype.JString(name), jpype.JArray(jpype.JByte)(value))
@@ -318,12 +319,12 @@ class Bookies:
             await look_at_copies(self.metadata, self.health, counts=counts)
 
     async def look_again(self) -> None:
-        """Make a ledger and delete it, if the last one could not be written: whether that is so still is known then."""
+        """Create a ledger and delete it, if the last one could not be written, to learn whether that has changed."""
         if self.health.trouble:
             await self.delete((await self.create()).ledger_id)
 
     async def recover(self, ledger_id: int) -> Recovered:
-        """Have a ledger take nothing more, whoever writes it, and return what is in it for good."""
+        """Fence and close a ledger, whoever the writer is, and return its final content."""
         handle = await self._opened(ledger_id, self._client.asyncOpenLedger)
         return Recovered(int(handle.getLastAddConfirmed()), int(handle.getLength()))
 
@@ -343,12 +344,12 @@ class Bookies:
             self._handles.popitem(last=False)
 
     async def last_confirmed(self, ledger_id: int) -> int:
-        """Return the last entry of a ledger that is known to be kept, -1 for none; whoever writes it goes on."""
+        """Return the last entry of a ledger that is known to be stored, -1 for none; its writer continues."""
         handle = await self._opened(ledger_id, self._client.asyncOpenLedgerNoRecovery)
         return int(handle.getLastAddConfirmed())
 
     async def read(self, ledger_id: int, first: int, last: int, *, confirmed: bool = True) -> list[bytes]:
-        """Return entries of a ledger that takes no more; not ``confirmed``: of one that somebody writes, too."""
+        """Return entries of a closed ledger; not ``confirmed``: also of one that is still written."""
         handle = self._handles.get(ledger_id)
         if handle is None:
             handle = await self._opened(ledger_id, self._client.asyncOpenLedgerNoRecovery)
@@ -369,7 +370,7 @@ class Bookies:
         return found  # type: ignore[no-any-return]
 
     async def delete(self, ledger_id: int) -> None:
-        """Let go of a ledger; one that is not there is no error."""
+        """Delete a ledger; one that does not exist is no error."""
         self._handles.pop(ledger_id, None)
         code, _ = await self._answers.ask(
             lambda callback, number: self._client.asyncDeleteLedger(ledger_id, callback, number)
@@ -397,7 +398,7 @@ class BookieWriter:
         self._sent = 0
 
     def send(self, parts: Sequence[Buffer], answered: Answered) -> int:
-        """Send an entry; return its id. ``answered`` is called when it is known what became of it, in their order.
+        """Send an entry; return its id. ``answered`` is called with the outcome, in the order of the entries.
 
         Raises ``StorageFull`` if Java has no memory for it.
         """
@@ -433,11 +434,11 @@ class BookieWriter:
         return entry_id
 
     async def read(self, first: int, last: int) -> list[bytes]:
-        """Return entries that are kept."""
+        """Return entries that are stored."""
         return await self._bookies.read_by(self._handle, self.ledger_id, first, last)
 
     async def close(self) -> Recovered:
-        """Have it take nothing more; return what is in it."""
+        """Close the ledger; return its content."""
         code, _ = await self._bookies._answers.ask(
             lambda callback, number: self._handle.asyncClose(callback, number)
         )

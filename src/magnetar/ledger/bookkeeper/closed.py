@@ -1,7 +1,7 @@
-"""Closed ledgers read straight from bookies, without a JVM: they never change, so nothing is to be agreed upon.
+"""Closed ledgers read straight from bookies, without a JVM: they never change, so no agreement is needed.
 
-For tools and Spark's tasks, which may wait. What may change (open ledgers, recovery, fencing) is BookKeeper's own
-client's (`magnetar.ledger.bookkeeper.bookies`). BookKeeper's protocol, version 2, numbers big-endian:
+For tools and Spark tasks, which may wait. For what may change (open ledgers, recovery, fencing) there is BookKeeper's
+own client (`magnetar.ledger.bookkeeper.bookies`). BookKeeper's protocol, version 2, numbers big-endian:
 
     question  4 length, 1 version (2), 1 operation (2: read an entry), 2 flags, 8 ledger id, 8 entry id
     answer    4 length, 1 version, 1 operation, 2 flags, 4 code, 8 ledger id, 8 entry id, then what is stored:
@@ -41,7 +41,7 @@ _STORED = struct.Struct(">qqqq")
 _KEPT = struct.Struct(">iBBh20s")
 _NOTHING = memoryview(b"")
 _VERSION, _KEEP, _READ = 2, 1, 2
-_RECOVERS = 2  # the flag of whoever copies what a ledger has: it may be fenced
+_RECOVERS = 2  # the flag of a client that copies a ledger's entries: the ledger may be fenced
 _OK, _NO_LEDGER, _NO_ENTRY, _UNREADABLE = 0, 1, 2, 101
 _METADATA = b"BookieMetadataFormatVersion\t"
 _DELIMITED = b"BookieMetadataFormatVersion\t3\n"
@@ -64,7 +64,7 @@ def as_file(summary: LedgerSummary) -> LedgerSummary:
 
 
 class LedgerSegment(NamedTuple):
-    """From which entry on which bookies (HOST:PORT) hold the ledger."""
+    """The bookies (HOST:PORT) that store the ledger from an entry on."""
 
     first_entry: int
     bookies: tuple[str, ...]
@@ -72,7 +72,7 @@ class LedgerSegment(NamedTuple):
 
 @dataclass(frozen=True)
 class ClosedLedger:
-    """Where a ledger that never changes any more lies: a value that goes from a driver to tasks."""
+    """The location of a ledger that never changes any more: a value that a driver sends to tasks."""
 
     ledger_id: int
     last_entry: int
@@ -82,14 +82,14 @@ class ClosedLedger:
     segments: tuple[LedgerSegment, ...]
 
     def bookies_of(self, entry_id: int) -> list[str]:
-        """Return who has an entry, whoever is asked first first."""
+        """Return the bookies that have an entry, in the order to ask them."""
         at = bisect_right(self.segments, entry_id, key=lambda each: each.first_entry) - 1
         bookies = self.segments[at].bookies
         return [bookies[(entry_id + copy) % len(bookies)] for copy in range(self.write_quorum)]
 
 
 def metadata_path(root: str, ledger_id: int) -> str:
-    """Return where ZooKeeper keeps a ledger's metadata below ``root``, as BookKeeper's hierarchical managers do."""
+    """Return the path of a ledger's metadata below ``root``, as BookKeeper's hierarchical managers have it."""
     if ledger_id < 10**10:
         text = f"{ledger_id:010d}"
         return f"{root}/{text[:2]}/{text[2:6]}/L{text[6:]}"
@@ -98,7 +98,7 @@ def metadata_path(root: str, ledger_id: int) -> str:
 
 
 def decode_metadata(ledger_id: int, data: bytes) -> ClosedLedger | None:
-    """Return what ZooKeeper keeps of a ledger, None while it is open; raise ``LedgerCorrupt`` for what is not known."""
+    """Decode the metadata of a ledger, None while it is open; raise ``LedgerCorrupt`` for an unknown form."""
     if not data.startswith(_DELIMITED):
         version = data[len(_METADATA) :].split(b"\n")[0][:10] if data.startswith(_METADATA) else data[:10]
         raise LedgerCorrupt(f"ledger {ledger_id}: metadata of version {version!r} is not known here")
@@ -133,13 +133,13 @@ class EntryCopy(NamedTuple):
 
     bookie: str
     stored: memoryview
-    """All that the bookie keeps of it; empty where it has none that is whole."""
+    """The stored bytes of it; empty if the bookie has no whole copy."""
     error: LedgerError | None
     """What is wrong with it."""
 
 
 def entry_in(ledger: ClosedLedger, stored: memoryview) -> memoryview:
-    """Return the entry in what a bookie keeps of it."""
+    """Return the entry within the stored bytes."""
     return stored[_STORED.size + _DIGEST_BYTES[ledger.digest] :]
 
 
@@ -164,9 +164,9 @@ class BookieConnections:
         self.close()
 
     def entries(self, ledger: ClosedLedger, first: int, end: int) -> Iterator[memoryview]:
-        """Yield the entries in ``[first, end)``, each checked; many are asked for at once.
+        """Yield the entries in ``[first, end)``, each checked; many are requested at the same time.
 
-        An entry that one bookie does not give comes from another; raises ``LedgerError`` where none has it.
+        An entry that one bookie does not return comes from another; raises ``LedgerError`` if none has it.
         """
         asked: deque[tuple[int, _Bookie | None]] = deque()
         following = first
@@ -182,7 +182,7 @@ class BookieConnections:
         return next(self.entries(ledger, entry_id, entry_id + 1))
 
     def copies(self, ledger: ClosedLedger, first: int, end: int) -> Iterator[list[EntryCopy]]:
-        """Yield what every bookie that is to have an entry has of it, for each in ``[first, end)``."""
+        """Yield the copies of each entry in ``[first, end)``, one for every bookie that should have it."""
         asked: deque[tuple[int, list[str]]] = deque()
         following = first
         while following < end or asked:
@@ -216,7 +216,7 @@ class BookieConnections:
         return EntryCopy(place, stored, None)
 
     def put_copy(self, place: str, stored: memoryview, password: bytes) -> None:
-        """Have a bookie keep another one's copy of an entry; raise ``LedgerError``."""
+        """Store another bookie's copy of an entry at a bookie; raise ``LedgerError``."""
         self._connect(place).keep(stored, hashlib.sha1(b"ledger" + password).digest())
 
     def _ask(self, ledger: ClosedLedger, entry_id: int) -> _Bookie | None:
@@ -284,7 +284,7 @@ class _Bookie:
         self._came: dict[tuple[int, int], tuple[int, memoryview]] = {}
 
     def _begin_tls(self, tls: ssl.SSLContext, host: str) -> None:
-        """Ask for TLS, and shake hands; what follows is version 2 again, as a bookie takes what it is sent."""
+        """Request TLS, and shake hands; what follows is version 2 again, which a bookie accepts."""
         try:
             self._socket.sendall(_LENGTH.pack(len(START_TLS)) + START_TLS)
             (size,) = _LENGTH.unpack(self._exactly(_LENGTH.size))
@@ -305,7 +305,7 @@ class _Bookie:
             raise
 
     def _exactly(self, size: int) -> bytes:
-        """Return so many bytes and not one more: what follows them is TLS's."""
+        """Return so many bytes and not one more: what follows belongs to TLS."""
         found = b""
         while len(found) < size:
             some = self._socket.recv(size - len(found))
@@ -325,7 +325,7 @@ class _Bookie:
             raise BookieUnreachable(f"the connection to bookie {self.place} broke: {error}") from None
 
     def answer(self, ledger_id: int, entry_id: int) -> memoryview:
-        """Return what is stored of an entry that was asked for; raise ``LedgerNotFound`` where it is not there."""
+        """Return the stored bytes of an entry that was requested; raise ``LedgerNotFound`` if there are none."""
         while (ledger_id, entry_id) not in self._came:
             try:
                 self._read()
@@ -341,7 +341,7 @@ class _Bookie:
         return stored
 
     def keep(self, stored: memoryview, key: bytes) -> None:
-        """Send an entry to be kept, and wait until it is."""
+        """Send an entry to be stored, and wait until it is."""
         ledger_id, entry_id = _STORED.unpack_from(stored)[:2]
         head = _KEPT.pack(_KEPT.size - 4 + len(stored), _VERSION, _KEEP, _RECOVERS, key)
         try:
@@ -368,7 +368,7 @@ class _Bookie:
 
 
 def _is_ok(answer: bytes) -> bool:
-    """Whether a bookie's answer of version 3 says that all is well."""
+    """True if a bookie's answer of version 3 reports success."""
     try:
         return dict(fields(answer)).get(2) == _OK
     except (CorruptBatch, ValueError):

@@ -1,7 +1,8 @@
 """The engine ``bookkeeper``: managed ledgers on the bookies of a cluster, their lists in its metadata store.
 
-Whoever opens a log has it: the last ledger is fenced, and the list is claimed by a change of its node. Who had it until
-then is told so by the next thing it does. That is the last line of defence; who may open what is ownership's matter.
+The engine that opens a log owns it: the last ledger is fenced, and the list is claimed by a change of its node. The
+previous owner learns that from its next operation. This is the last line of defence; ownership decides which broker may
+open what.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class BookKeeperEngine(LedgerEngine):
         tail_bytes: int = TAIL_BYTES,
         make_tiers: Callable[[], Tiers] = Tiers,
     ) -> None:
-        """``make_tiers`` is called when tiered storage is needed first."""
+        """``make_tiers`` is called when tiered storage is first needed."""
         super().__init__()
         self.bookies = bookies
         self.metadata = metadata
@@ -97,7 +98,7 @@ class BookKeeperEngine(LedgerEngine):
         await self._racks.start()
 
     def background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do something beside everything else; `close` waits for it."""
+        """Run something in the background; `close` waits for it."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -232,7 +233,7 @@ class BookKeeperEngine(LedgerEngine):
         found = []
         for name, each in zip(names, nodes, strict=True):
             if each.info is not None and name not in self._logs:
-                with suppress(LedgerCorrupt):  # whoever opens it is told
+                with suppress(LedgerCorrupt):  # opening it raises the same
                     ledgers = decode_info(each.info.value, name=name).ledgers
                     if ledgers and not ledgers[-1].sealed:
                         found.append(name)

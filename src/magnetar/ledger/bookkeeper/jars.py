@@ -1,4 +1,4 @@
-"""Pulsar's and BookKeeper's jars: a pinned list (``jars.txt``), brought once by Maven, and checked.
+"""Pulsar's and BookKeeper's jars: a pinned list (``jars.txt``), downloaded once by Maven, and checked.
 
 They are of the versions that Pulsar's release was built with. A line of the list is
 ``group:artifact:version[:classifier] sha256``.
@@ -33,7 +33,7 @@ _DEPENDENCY = (
 
 
 class JarsError(Exception):
-    """The jars are not there, or not those of the list; says what to do."""
+    """The jars are missing, or not those of the list; the message says what to do."""
 
 
 class Jar(NamedTuple):
@@ -67,7 +67,7 @@ def _parsed(line: str) -> Jar:
 
 
 def default_directory() -> Path:
-    """Return where the jars of this list are kept: ``MAGNETAR_JARS``, else beneath the user's cache."""
+    """Return the directory of the jars of this list: ``MAGNETAR_JARS``, else below the user's cache."""
     named = os.environ.get("MAGNETAR_JARS")
     if named:
         return Path(named)
@@ -76,7 +76,7 @@ def default_directory() -> Path:
 
 
 def installed(directory: Path | None = None) -> list[Path]:
-    """Return the jars in the order of the list; raise `JarsError` if one is missing. Their bytes are not looked at."""
+    """Return the jars in the order of the list; raise `JarsError` if one is missing. Their bytes are not checked."""
     directory = directory or default_directory()
     found = [directory / jar.file_name for jar in pinned()]
     missing = [file.name for file in found if not file.is_file()]
@@ -104,7 +104,7 @@ def _check(jars: Sequence[Jar], found: Sequence[Path]) -> None:
 
 
 def install(directory: Path | None = None) -> Path:
-    """Bring what is missing, by Maven; return the directory. Raise `JarsError` if that cannot be done."""
+    """Download missing jars, by Maven; return the directory. Raise `JarsError` if that cannot be done."""
     directory = directory or default_directory()
     try:
         verify(directory)

@@ -1,8 +1,8 @@
-"""A JVM in this process, and one way back from its threads: a queue that a thread of Python's empties, many at a time.
+"""A JVM in this process, and one way back from its threads: a queue that a Python thread empties, many at a time.
 
-No Java of ours is needed, and no thread of Java's ever calls Python, which would take the interpreter's lock for each
-answer: one `java.lang.reflect.Proxy` implements all of BookKeeper's callbacks by a method handle that puts their
-arguments into a `LinkedBlockingQueue`. The last argument is the number under which the question was asked.
+No Java code of our own is needed, and no Java thread ever calls Python, which would take the interpreter's lock for
+each answer: one `java.lang.reflect.Proxy` implements all of BookKeeper's callbacks by a method handle that puts their
+arguments into a `LinkedBlockingQueue`. The last argument is the number of the request.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def start_jvm(jars: Sequence[Path], heap_bytes: int, direct_bytes: int) -> None:
     with _starting:
         if jpype.isJVMStarted():
             return
-        # At its end the process does not wait for Java's threads: without its ZooKeeper, BookKeeper's client begins one
-        # after the other for good.
+        # At its end the process does not wait for Java threads: without its ZooKeeper, BookKeeper's client starts one
+        # after the other forever.
         jpype.config.destroy_jvm = False
         sizes = (f"-Xmx{heap_bytes}", f"-XX:MaxDirectMemorySize={direct_bytes}")
         said = os.environ.get(_EXTRA, "")
@@ -71,7 +71,7 @@ def start_jvm(jars: Sequence[Path], heap_bytes: int, direct_bytes: int) -> None:
 
 
 def end_jvm_in_order() -> None:
-    """Have the process end its JVM, too, as a command does: threads of Java's that go on may have it be aborted."""
+    """Make the process end its JVM, too, as a command does: Java threads that go on may abort it."""
     jpype.config.destroy_jvm = True
 
 
@@ -95,7 +95,7 @@ def quiet_jvm(jars: Sequence[Path]) -> None:
 
 
 class JavaAnswers:
-    """Asks Java for things, and has the event loop called with what became of them."""
+    """Sends requests to Java, and passes their results to the event loop."""
 
     def __init__(self, interfaces: Sequence[str]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -147,7 +147,7 @@ class JavaAnswers:
     def ask(
         self, call: Callable[[Any, int], None], read: Callable[[Any], Any] | None = None
     ) -> asyncio.Future[tuple[int, Any]]:
-        """Call with callback and context; the future has the return code and what ``read`` made of the arguments."""
+        """Call with callback and context; the future has the return code and the result of ``read``."""
         future: asyncio.Future[tuple[int, Any]] = self._loop.create_future()
 
         def told(code: int, found: Any) -> None:
@@ -178,11 +178,11 @@ class JavaAnswers:
             self._tell(told)
 
     def _tell(self, told: list[tuple[Callable[[int, Any], None], int, Any]]) -> None:
-        with suppress(RuntimeError):  # the loop has ended, and with it who would listen
+        with suppress(RuntimeError):  # the loop has ended, and its listeners with it
             self._loop.call_soon_threadsafe(_tell_all, told)
 
     def close(self) -> None:
-        """Wait for no more answers."""
+        """Stop waiting for answers."""
         self._queue.offer(jpype.JArray(jpype.JObject)([jpype.JLong(0)]))
         # A command that ends while this thread is about to return from Java is aborted by the C library.
         self._thread.join(_ENDS_S)

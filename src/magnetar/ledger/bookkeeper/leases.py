@@ -1,4 +1,4 @@
-"""Leases on the logs of a cluster: nodes of the metadata store, so that each broker leaves what any of them gave."""
+"""Leases on the logs of a cluster: nodes of the metadata store, so that each broker respects those of all."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ _log = logging.getLogger("magnetar.ledger")
 
 
 class BookKeeperLog(WrittenLog):
-    """See ``ManagedLedger``. What it tells of the open ledger counts what is on its way to it."""
+    """See ``ManagedLedger``. The figures of the open ledger include what is in flight to it."""
 
     def __init__(self, engine: BookKeeperParts, name: str, policy: LedgerPolicy, taken: TakenLog) -> None:
         self.name = name
@@ -132,14 +132,14 @@ class BookKeeperLog(WrittenLog):
         return self.appends.place(message, messages, timestamp_ms, earliest_ms)
 
     def tell_moved(self) -> None:
-        """Tell whoever waits for it that a bound has moved."""
+        """Notify waiting readers that a bound has moved."""
         if self.on_moved is not None:
             self.on_moved()
         for watcher in self.watchers:
             watcher()
 
     def tell_taken_back(self, what: TakenBack) -> None:
-        """Tell holders what is not in the log."""
+        """Notify holders of what was taken back."""
         for holder in tuple(self.on_taken_back):
             try:
                 holder(what)
@@ -147,7 +147,7 @@ class BookKeeperLog(WrittenLog):
                 _log.exception("a holder of %s failed when appends were taken back", self.name)
 
     async def keep_snapshot(self, checkpoint: LogCheckpoint) -> None:
-        """Keep what is known now, for whoever opens the log next."""
+        """Store what is known now, for the next owner of the log."""
         if self.closed is None or isinstance(self.closed, LedgerClosed):
             await self._checkpoints.keep(checkpoint)
 
@@ -177,7 +177,7 @@ class BookKeeperLog(WrittenLog):
             if ledger.last_offset < offset:
                 continue
             if ledger.compacted:
-                # Where the copies of one ledger end nobody knows, so nothing is read behind those that did not fit.
+                # The end of one ledger's copies is unknown, so nothing is read after those that did not fit.
                 behind = max(each.last_offset for each in self._info.ledgers if each.compacted) + 1
                 if some := await self._copies(offset, max_bytes, min(end, behind)):
                     return some
@@ -197,8 +197,8 @@ class BookKeeperLog(WrittenLog):
     async def _or_copies(
         self, ledger: LedgerSummary, offset: int, max_bytes: int, end: int
     ) -> list[StoredEntry]:
-        """Return a ledger's entries, wherever it lies by now or, if it made room for the compacted ledger meanwhile,
-        what is left of them.
+        """Return a ledger's entries, wherever it lies by now or, if the compacted ledger replaced it meanwhile, what is
+        left of them.
         """
         try:
             return await self._reader(ledger).read(offset, max_bytes=max_bytes, up_to=end)
@@ -245,7 +245,7 @@ class BookKeeperLog(WrittenLog):
         return None
 
     def _now(self, ledger: LedgerSummary) -> LedgerSummary | None:
-        """Return what is known of a ledger by now, None if it has gone."""
+        """Return the current summary of a ledger, None if it has gone."""
         return next((each for each in self._info.ledgers if each.ledger_id == ledger.ledger_id), None)
 
     def _is_found(self, entry: StoredEntry, timestamp_ms: int) -> bool:
@@ -256,7 +256,7 @@ class BookKeeperLog(WrittenLog):
         latest = max((each.max_timestamp for each in ledgers), default=-1)
         found = await self.find_by_time(latest) if latest >= 0 else None
         if found is None and ledgers:
-            # What holds the latest one is not visible yet, or was trimmed: walk what is left.
+            # The entry of the latest one is not visible yet, or was trimmed: walk what is left.
             offset = self.log_start_offset
             while entries := await self.read(offset, max_bytes=1 << 20):
                 async for entry, timestamp in each_looked_at(entries, newest):
@@ -328,7 +328,7 @@ class BookKeeperLog(WrittenLog):
         except LedgerError:
             if self._info.compacted is compacted:
                 raise
-            return await self._copies(offset, max_bytes, up_to)  # a newer one took its place
+            return await self._copies(offset, max_bytes, up_to)  # a newer one replaced it
         return [_original(entry) for entry in found]
 
     async def _all_copies(self, offset: int = 0, up_to: int = 1 << 62) -> AsyncIterator[StoredEntry]:
@@ -372,7 +372,7 @@ class BookKeeperLog(WrittenLog):
             await self.appends.roll()
 
     def _open_ledger(self) -> LedgerSummary | None:
-        """Return the ledger that is written, if it holds anything."""
+        """Return the ledger that is written, if it has entries."""
         ledgers = self._info.ledgers
         return ledgers[-1] if ledgers and not ledgers[-1].sealed and ledgers[-1].entries else None
 
@@ -456,7 +456,7 @@ class BookKeeperLog(WrittenLog):
         await self._tiering.delete_local(ledger_ids)
 
     def remove(self, ledger_ids: Sequence[int]) -> None:
-        """Let go of ledgers that nothing refers to."""
+        """Delete ledgers that nothing refers to."""
         for ledger_id in ledger_ids:
             self.readers.pop(ledger_id, None)
             self.engine.background(self.engine.bookies.delete(ledger_id))
@@ -479,7 +479,7 @@ class BookKeeperLog(WrittenLog):
             raise self.closed
 
     async def make_durable(self) -> None:
-        """What is visible is kept."""
+        """Return: what is visible is stored already."""
 
     def entries_of(self, dirty: list[LedgerSummary], from_offset: int) -> EntrySource:
         copies = None if self.compacted is None else self._reader(self.compacted.ledger)
@@ -585,7 +585,7 @@ class BookKeeperLog(WrittenLog):
             await self.engine.release(self.name)
 
     async def let_go(self) -> None:
-        """Take nothing more, keep all there is, and tell whoever holds it."""
+        """Close the log, store all there is, and notify its holders."""
         if self.closed is None:
             self.closed = LedgerClosed(f"managed ledger {self.name} is closed")
         await self.appends.quiet()
@@ -609,7 +609,7 @@ class BookKeeperLog(WrittenLog):
             self.tell_closed()
 
     def lost(self, reason: LedgerError) -> None:
-        """Let go of it at once: another owner has it."""
+        """Close it immediately: another owner has it."""
         if self.closed is None:
             self.closed = reason
             self.appends.give_up(reason)
@@ -617,7 +617,7 @@ class BookKeeperLog(WrittenLog):
             self.tell_closed()
 
     async def abandon(self) -> ManagedLedgerInfo:
-        """Let go of it, since it is deleted: whatever is on its way is for nothing. Return what there is of it."""
+        """Close it without storing anything, since it is deleted. Return the list of its ledgers."""
         if self._cursors is not None:
             await self._cursors.end()
         async with self.list.changing:
@@ -629,7 +629,7 @@ class BookKeeperLog(WrittenLog):
         return self._info
 
     def tell_closed(self) -> None:
-        """Tell holders once why it is closed."""
+        """Notify holders once of the reason why it is closed."""
         reason = self.closed
         assert reason is not None
         self.list.end(reason)
@@ -642,6 +642,6 @@ class BookKeeperLog(WrittenLog):
 
 
 def _original(entry: StoredEntry) -> StoredEntry:
-    """Return a copy under the position of what it is a copy of."""
+    """Return a copy under the position of its original."""
     came = copied_from(entry.data)
     return entry._replace(ledger_id=came.ledger_id, entry_id=came.entry_id, copy=entry.ledger_id)

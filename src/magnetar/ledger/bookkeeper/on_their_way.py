@@ -1,7 +1,7 @@
-"""What was sent to bookies and is not answered yet, of all writers of a client, counted in bytes.
+"""Entries that were sent to bookies and not answered yet, of all writers of a client, counted in bytes.
 
-Java keeps each entry outside its heap until its bookies have it or are given up. Where they stand still, what comes
-waits for its turn here, and whoever sends it is not read meanwhile.
+Java holds each entry outside its heap until its bookies have it or are given up. If they hang, new entries wait for
+their turn here, and their producers are not read meanwhile.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class OnTheirWay:
 
     @property
     def is_free(self) -> bool:
-        """Whether an entry may be sent now by who has not waited for it."""
+        """True if a sender that has not waited may send an entry now."""
         return not self.is_full and not self._waiting
 
     def sent(self, size: int) -> None:
@@ -32,12 +32,12 @@ class OnTheirWay:
         self.size += size
 
     def answered(self, size: int) -> None:
-        """An entry is kept, or will not be."""
+        """Note that an entry is stored, or has failed."""
         self.size -= size
         self._wake()
 
     async def turn(self) -> None:
-        """Wait until an entry may be sent, those first who have waited longest. Nobody has to use it."""
+        """Wait until an entry may be sent, in the order of arrival. The caller need not use its turn."""
         self._waiting.append(asyncio.get_running_loop().create_future())
         try:
             await self._waiting[-1]

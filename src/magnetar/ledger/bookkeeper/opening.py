@@ -1,8 +1,8 @@
-"""How a log is taken from whoever had it: its last ledger fenced, its list read and claimed.
+"""Take a log over from its previous owner: its last ledger is fenced, its list read and claimed.
 
-The list is Pulsar's ManagedLedgerInfo. Where a broker of Pulsar's wrote it, ledgers do not say which offsets they hold:
-the first and the last entry of each are asked then. What is behind the last *checkpoint* of a ledger that was left open
-is read, for the times in it.
+The list is Pulsar's ManagedLedgerInfo. If a Pulsar broker wrote it, ledgers do not say which offsets they have: the
+first and the last entry of each are read then. The entries after the last *checkpoint* of a ledger that was left open
+are read for their times.
 
 A checkpoint is a node below ``/magnetar/checkpoints``: what was known of the open ledger, and the owner's snapshot.
 """
@@ -32,17 +32,17 @@ from magnetar.records.entry import decode_entry, latest_timestamp
 
 CHECKPOINTS = "/magnetar/checkpoints"
 OWNER, FIRST, TRIMMED, DRAFT, INDEX = "boot", "first_offset", "compacted_from", "compacting", "index"
-"""Of the list's properties. ``index`` is Pulsar's: the last one of the ledgers before the open one."""
+"""Properties of the list. ``index`` is Pulsar's: the last index of the ledgers before the open one."""
 _TRIES = 5
 _CHECKPOINT = struct.Struct(">4sqqqqq")
 _MAGIC = b"MGC1"
 _KEPT_BYTES = 1 << 20
-"""Of a log that is opened: so many bytes that were read in its last ledger need not be read again."""
+"""For a log that is opened: how many bytes that were read in its last ledger to retain in memory."""
 
 
 @dataclass(slots=True)
 class LogCheckpoint:
-    """What was known of a ledger's first entries, and a snapshot."""
+    """The summary of a ledger's first entries, and a snapshot."""
 
     ledger_id: int
     entries: int
@@ -51,13 +51,13 @@ class LogCheckpoint:
     snapshot: Snapshot
 
     def encode(self) -> bytes:
-        """Return it as it is kept."""
+        """Return its stored form."""
         numbers = (self.ledger_id, self.entries, self.max_timestamp, self.min_timestamp, self.snapshot.offset)
         return _CHECKPOINT.pack(_MAGIC, *numbers) + self.snapshot.data
 
     @classmethod
     def decode(cls, data: bytes) -> LogCheckpoint | None:
-        """Return what `encode` was given, or None for anything else."""
+        """Return the checkpoint that `encode` wrote, None for anything else."""
         if len(data) < _CHECKPOINT.size or not data.startswith(_MAGIC):
             return None
         _, ledger_id, entries, latest, earliest, offset = _CHECKPOINT.unpack_from(data)
@@ -72,12 +72,12 @@ class CheckpointNode:
         self._store = store
         self._version = MUST_NOT_EXIST
         self._is_whole = True
-        """Whether what is stored in that version is known not to lie in parts."""
+        """Whether the stored value of that version is known not to be split into parts."""
         self._one_at_a_time = asyncio.Lock()
         self._newest = -1
 
     async def load(self) -> LogCheckpoint | None:
-        """Return what is kept."""
+        """Return the stored checkpoint."""
         try:
             stored = await get_value(self._store, self.path)
         except MetadataError as error:
@@ -87,7 +87,7 @@ class CheckpointNode:
         return None if stored is None else LogCheckpoint.decode(stored.value)
 
     async def found(self, stored: Stored | None) -> LogCheckpoint | None:
-        """Return the checkpoint that the node holds, which was read already."""
+        """Return the checkpoint in a node that was read already."""
         if stored is not None and is_head(stored.value):
             return await self.load()
         self._version = MUST_NOT_EXIST if stored is None else stored.version
@@ -95,7 +95,7 @@ class CheckpointNode:
         return None if stored is None else LogCheckpoint.decode(stored.value)
 
     async def keep(self, checkpoint: LogCheckpoint) -> None:
-        """Store another one, unless there is a later one by now: the owner of the log knows more."""
+        """Store another one, unless there is a later one by now: its writer owns the log and knows more."""
         async with self._one_at_a_time:
             if checkpoint.snapshot.offset < self._newest:
                 return
@@ -122,7 +122,7 @@ class CheckpointNode:
         self._is_whole = is_whole(value)
 
     async def drop(self) -> None:
-        """Forget it."""
+        """Delete it."""
         if await self.load() is not None or self._version >= 0:
             try:
                 await delete_value(self._store, self.path, self._version)
@@ -134,7 +134,7 @@ class CheckpointNode:
 
 @dataclass(slots=True)
 class TakenLog:
-    """A log as it was found, its ledgers sealed; it is its owner's now."""
+    """A log as it was found, with its ledgers sealed; the opener owns it now."""
 
     info: ManagedLedgerInfo
     version: int
@@ -144,7 +144,7 @@ class TakenLog:
     left: list[int]
     """Ledgers that nothing refers to any more."""
     starts: str | None
-    """Where leader epochs began; None where the list does not say it of all."""
+    """Where leader epochs began; None if the list does not have all of them."""
 
 
 class SeenNodes(NamedTuple):
@@ -162,7 +162,7 @@ async def seen(store: MetadataStore, names: Sequence[str]) -> list[SeenNodes]:
 
 
 def end_of(info: ManagedLedgerInfo) -> int:
-    """Return the offset behind the last message of a list whose ledgers are all sealed."""
+    """Return the offset after the last message of a list whose ledgers are all sealed."""
     last = info.ledgers[-1].last_offset + 1 if info.ledgers else 0
     return max(last, int(info.properties.get(NEXT, 0)))
 
@@ -172,7 +172,7 @@ async def taken_over(
 ) -> TakenLog:
     """Take a log from its owner; raise ``LedgerError``, ``LedgerFenced`` where a later epoch has had it.
 
-    ``before`` is what its nodes were a moment ago. What is read of the last ledger goes into ``tail``.
+    ``before`` has its nodes as of a moment ago. Entries that are read from the last ledger go into ``tail``.
     """
     path, checkpoints = path_of(name), CheckpointNode(store, name)
     for tries_left in reversed(range(_TRIES)):
@@ -198,7 +198,7 @@ async def taken_over(
         except (
             BadVersion,
             MetadataUncertain,
-        ) as error:  # another one takes it, too, or nobody knows: look again
+        ) as error:  # another owner takes it, too, or the outcome is unknown: look again
             if not tries_left:
                 raise metadata_failed(error) from error
             continue
@@ -212,7 +212,7 @@ async def taken_over(
 async def _settle(
     info: ManagedLedgerInfo, bookies: Bookies, kept: LogCheckpoint | None, name: str, tail: Tail
 ) -> list[int]:
-    """Have all ledgers of a list be sealed and know their offsets; return those that are of no use."""
+    """Seal all ledgers of a list and find their offsets; return those that are of no use."""
     left = [int(draft)] if (draft := info.properties.pop(DRAFT, "")) else []
     next_offset = int(info.properties.get(INDEX, -1)) + 1
     settled: list[LedgerSummary] = []
@@ -229,7 +229,9 @@ async def _settle(
                 raise type(error)(f"managed ledger {name}: {error}") from error
         if ledger.entries or ledger.compacted:
             settled.append(ledger)
-            next_offset = max(next_offset, ledger.last_offset + 1)  # a repair may have given up what was last
+            next_offset = max(
+                next_offset, ledger.last_offset + 1
+            )  # a repair may have given up the last entries
         else:
             left.append(ledger.ledger_id)
             next_offset = max(next_offset, ledger.first_offset)
@@ -243,7 +245,7 @@ async def _settle(
 async def _sealed(
     ledger: LedgerSummary, bookies: Bookies, kept: LogCheckpoint | None, next_offset: int, tail: Tail
 ) -> LedgerSummary:
-    """Return what lies in a ledger that its writer left open, or of which another kind of broker said less."""
+    """Return the content of a ledger that its writer left open, or whose summary another kind of broker wrote."""
     found = await bookies.recover(ledger.ledger_id)
     sealed = replace(
         ledger, sealed=True, entries=found.last_entry + 1, size=found.size, min_timestamp=UNKNOWN_TIME
@@ -266,7 +268,7 @@ async def _sealed(
     begin = 0
     if kept is not None and kept.ledger_id == ledger.ledger_id:
         begin, sealed.max_timestamp = kept.entries, kept.max_timestamp
-    # What is behind the checkpoint is read for its times, and then for the states of producers.
+    # Entries after the checkpoint are read for their times, and then for the states of producers.
     some: list[StoredEntry] | None = []
     size = 0
     async for entry in reader.since(min(begin, sealed.entries - 1)):
@@ -283,7 +285,7 @@ async def _sealed(
 
 
 def reader_of(ledger: LedgerSummary, bookies: Bookies, tail: Tail) -> BookieReader:
-    """Return a reader of a ledger that takes no more."""
+    """Return a reader of a closed ledger."""
 
     async def ask(first: int, last: int) -> list[bytes]:
         return await bookies.read(ledger.ledger_id, first, last)

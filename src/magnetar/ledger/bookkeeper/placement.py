@@ -1,8 +1,8 @@
-"""Which bookies a ledger is on: by BookKeeper's own policies, which are told of racks and of bookies to leave out.
+"""The choice of a ledger's bookies: by BookKeeper's own policies, which get racks and the bookies to exclude.
 
-Pulsar has classes of its own for that, in Java. Here no Java is ours, and no thread of Java's calls Python: what a
-policy asks where a bookie is is a `java.lang.reflect.Proxy` whose method handles look into a map, and what it may not
-choose is added, by handles too, to the set of bookies that it is to exclude. Both are filled from here.
+Pulsar has its own Java classes for that. Magnetar has no Java code, and no Java thread calls Python: a policy looks up
+racks at a `java.lang.reflect.Proxy` whose method handles read a map, and other handles add the bookies that it may not
+choose to the set of those to exclude. Both are filled from here.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class _Handles:
         return self.lookup.findVirtual(_class(of), name, self.type.methodType(result, _classes(*given)))
 
     def filtered(self, handle: Any, by: Any) -> Any:
-        """Return a handle whose first argument goes through another one before."""
+        """Return a handle whose first argument is passed through another one first."""
         filters = jpype.JArray(jpype.JClass("java.lang.invoke.MethodHandle"))([by])
         return self.all.filterArguments(handle, 0, filters)
 
     def of_argument(self, handle: Any, at: int) -> Any:
-        """Return what a handle of one argument is to all of a method's."""
+        """Return a handle that applies a handle of one argument to one of a method's arguments."""
         getter = self.all.insertArguments(
             self.all.arrayElementGetter(self.objects), 1, jpype.JArray(jpype.JObject)([jpype.JInt(at)])
         )
@@ -59,7 +59,7 @@ class _Handles:
         return self.all.dropArguments(made, 0, _classes(self.objects))
 
     def by_name(self, methods: Mapping[str, Any]) -> Any:
-        """Return an invocation handler's handle: methods of these names are done so, others return null."""
+        """Return an invocation handler's handle: it handles methods of these names, others return null."""
         handled = self.type.methodType(self.object, _classes(self.object, self.method, self.objects))
 
         def of_invocation(handle: Any) -> Any:
@@ -95,7 +95,7 @@ def _host(bookie: str) -> str:
 
 
 class JavaRacks:
-    """What BookKeeper's policies ask where a bookie is: ``resolver`` is for its client's builder."""
+    """The rack lookup for BookKeeper's policies: ``resolver`` is for its client's builder."""
 
     def __init__(self, *, with_regions: bool) -> None:
         handles = _Handles()
@@ -103,7 +103,7 @@ class JavaRacks:
         self._racks = jpype.JClass("java.util.concurrent.ConcurrentHashMap")()
         self._default = _DEFAULT_REGION if with_regions else _DEFAULT_RACK
         self.policy: Any = None
-        """Where bookies move when their racks change; set once there is one."""
+        """The policy in which bookies move when their racks change; set once there is one."""
         get = handles.virtual(
             "java.util.concurrent.ConcurrentHashMap",
             "getOrDefault",
@@ -121,7 +121,7 @@ class JavaRacks:
         )
 
     def tell(self, groups: Groups, known: Collection[str]) -> None:
-        """Have racks be these from now on. Bookies that are ``known`` move in the policy, which takes its locks."""
+        """Set the racks from now on. Bookies that are ``known`` move in the policy, which takes its locks."""
         racks: dict[str, str] = {}
         for bookie, info in (pair for bookies in groups.values() for pair in bookies.items()):
             # Bookies with ids of their own are known by their host alone.
@@ -140,12 +140,12 @@ class JavaRacks:
 
 
 def policy_of(client: Any) -> Any:
-    """Return what chooses bookies for a client."""
+    """Return the placement policy of a client."""
     return _field(client, "placementPolicy").get(client)
 
 
 class LeftOut:
-    """Has a client choose none of some bookies, whatever its policy would."""
+    """Makes a client exclude some bookies, whatever its policy would choose."""
 
     def __init__(self, client: Any) -> None:
         watcher = _field(client, "bookieWatcher").get(client)
@@ -154,7 +154,7 @@ class LeftOut:
         field.set(watcher, leaving_out(field.get(watcher), self._bookies))
 
     def set(self, bookies: Collection[str]) -> None:
-        """Leave these out from now on, and no others."""
+        """Exclude exactly these from now on."""
         parse = jpype.JClass("org.apache.bookkeeper.net.BookieId").parse
         ids = jpype.JClass("java.util.HashSet")()
         for bookie in bookies:
@@ -164,7 +164,7 @@ class LeftOut:
 
 
 def writable_bookies(client: Any) -> set[str]:
-    """Return the bookies that take entries, as the client has heard last."""
+    """Return the bookies that take entries, as the client last knew."""
     watcher = _field(client, "bookieWatcher").get(client)
     return {str(each) for each in _field(watcher, "writableBookies").get(watcher)}
 
@@ -175,7 +175,7 @@ def all_bookies(client: Any) -> list[str]:
 
 
 def leaving_out(policy: Any, bookies: Any) -> Any:
-    """Return a policy that excludes, beside what it is asked to, what is in a set of Java's at that moment."""
+    """Return a policy that excludes, in addition to its argument, the current content of a Java set."""
     handles = _Handles()
     add_all = handles.virtual("java.util.Set", "addAll", handles.boolean, _class("java.util.Collection"))
     add = handles.all.insertArguments(add_all, 1, jpype.JArray(jpype.JObject)([bookies]))
@@ -199,7 +199,7 @@ def _field(of: Any, name: str) -> Any:
 
 
 def set_policy(conf: Any, placement: BookiePlacement) -> None:
-    """Have a client's configuration name the policy that is wanted."""
+    """Set the placement policy in a client's configuration."""
     name = "RegionAware" if placement.region_aware else "Rackaware"
     conf.setEnsemblePlacementPolicy(_class(f"{_CLIENT}.{name}EnsemblePlacementPolicy"))
     conf.setMinNumRacksPerWriteQuorum(placement.min_racks)

@@ -1,7 +1,7 @@
-"""What lies on bookies, read before it is asked for by whoever reads a ledger from one entry to the next.
+"""Read-ahead for readers that read a ledger on bookies from one entry to the next.
 
-A question takes its way through Java to a bookie and back, and the one who reads sends on what was read only then. With
-what comes next on its way meanwhile, nobody waits for the other.
+A read goes through Java to a bookie and back, and the reader sends on what was read only then. With the next entries
+requested meanwhile, neither waits for the other.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from itertools import islice
 from magnetar.ledger.values import StoredEntry
 
 AHEAD_BYTES = 1 << 20
-"""So much is read at once."""
+"""How much is read with one request."""
 _MOST_ENTRIES = 500
 _STALE_S = 5.0
-_PLACES = 8  # who read one ledger at a time, each at its own place
+_PLACES = 8  # readers of one ledger, each at its own place
 _MOST_USED = 1000  # places of all ledgers that anything is known of
 
 
 class AheadBudget:
-    """Bytes that all readers of an engine may have read, or be reading, ahead of who asks for them."""
+    """The bytes that may be read ahead, or be under way, for all readers of an engine."""
 
     def __init__(self, budget: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.size = 0
         self._budget = budget
         self._clock = clock
         self._used: OrderedDict[_Place, float] = OrderedDict()
-        """Places by when they were last read at, the one longest ago first."""
+        """Places by their last read, the oldest first."""
 
     def has_room(self, size: int) -> bool:
-        """Tell whether so much more may be read; what nobody comes for makes room."""
+        """Return whether so much more may be read; places without readers make room."""
         while self.size + size > self._budget and self._used:
             place, used = next(iter(self._used.items()))
             if self._clock() - used < _STALE_S:
@@ -42,7 +42,7 @@ class AheadBudget:
         return self.size + size <= self._budget
 
     def is_read_at(self, place: _Place) -> None:
-        """Somebody reads there."""
+        """Note a read at a place."""
         self._used[place] = self._clock()
         self._used.move_to_end(place)
         if len(self._used) > _MOST_USED:
@@ -56,12 +56,12 @@ class AheadBudget:
 
 
 class _Place:
-    """Where somebody reads: the entries that were given last, and what was read ahead of them."""
+    """The place of one reader: the entries that were returned last, and what was read ahead of them."""
 
     def __init__(self, budget: AheadBudget, first: int, behind: int) -> None:
         self.first, self.behind = first, behind
         self.end = behind
-        """Behind what is here or on its way."""
+        """The first entry after those that are here or requested."""
         self.coming: asyncio.Task[None] | None = None
         self.has_failed = False
         self._budget = budget
@@ -69,7 +69,7 @@ class _Place:
         self._entries: deque[StoredEntry] = deque()
 
     def moved(self, first: int, behind: int) -> None:
-        """Somebody was given these: what is before them is done with."""
+        """Note that these were returned: earlier entries are not needed any more."""
         self.first, self.behind = first, behind
         if behind > self.end:  # all that was read ahead is before that, and so is what could not be
             self._drop()
@@ -79,7 +79,7 @@ class _Place:
         self._budget.is_read_at(self)
 
     def bring(self, read: Callable[[int, int], Awaitable[list[StoredEntry]]], about: int, last: int) -> None:
-        """Have entries read from the end on, of ``about`` so many bytes. What cannot be is told to who asks for it."""
+        """Read entries from the end on, of ``about`` so many bytes. An error is left to the reader's own request."""
         first, self.end = self.end, last + 1
         self._budget.count(about)
         self.coming = asyncio.ensure_future(self._bring(read(first, last), about, first, self._lives))
@@ -88,7 +88,7 @@ class _Place:
         found: list[StoredEntry] = []
         try:
             found = await reading
-        except Exception:  # whatever it is: who asks for it learns it
+        except Exception:  # whatever it is: the reader's own request raises it
             self.has_failed = True
         self._budget.count(-about)
         if life != self._lives:  # it was left meanwhile
@@ -104,7 +104,7 @@ class _Place:
         return list(islice(self._entries, before, None)) if before >= 0 else []
 
     def leave(self) -> None:
-        """Nobody reads here any more."""
+        """Drop the place: its reader is gone."""
         self._drop()
         self._budget.forget(self)
 
@@ -117,7 +117,7 @@ class _Place:
 
 
 class AheadOfReaders:
-    """For one ledger."""
+    """The read-ahead of one ledger."""
 
     def __init__(self, budget: AheadBudget, read: Callable[[int, int], Awaitable[list[StoredEntry]]]) -> None:
         self._budget = budget
@@ -135,7 +135,7 @@ class AheadOfReaders:
         return []
 
     def given(self, first: int, behind: int, entries: int, entry_bytes: int) -> None:
-        """Entries from ``first`` on were given to somebody: who had read up to there is believed to read on.
+        """Note entries that were returned from ``first`` on: a reader that had read up to there is expected to read on.
 
         The ledger has ``entries``, of about ``entry_bytes`` each.
         """
@@ -145,7 +145,7 @@ class AheadOfReaders:
                 self._places.popleft().leave()
             self._places.append(_Place(self._budget, first, behind))
             return
-        self._places.remove(place)  # the one longest ago goes first
+        self._places.remove(place)  # the oldest one goes first
         self._places.append(place)
         place.moved(first, behind)
         count = max(1, min(_MOST_ENTRIES, AHEAD_BYTES // entry_bytes, entries - place.end))

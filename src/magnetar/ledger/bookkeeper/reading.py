@@ -1,7 +1,7 @@
 """Entries of ledgers far away, found by their offsets: BookKeeper knows entry ids only.
 
-Each entry says which offset its last message has (PIP-70), so the one that holds an offset is found by halving, and
-what was learnt on the way is remembered as *points*. Where a ledger was written here the points come with the entries.
+Each entry has the offset of its last message (PIP-70), so the entry of an offset is found by bisection, and what was
+learnt on the way is remembered as *points*. If a ledger was written here the points come with the entries.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _MAX_ENTRIES = 500  # with one question
 _CHUNK = 1 << 20
 _DAMAGE = LedgerCorrupt, LedgerNotFound
 UNKNOWN_BEFORE = 1 << 62
-"""As time of a point: what lies before it was not looked at."""
+"""The time of a point before which entries were not read."""
 
 
 class Points:
-    """What is known of a ledger's entries: at which offset some of them begin, and the latest time before them."""
+    """Known points of a ledger: the offsets at which some entries begin, and the latest time before them."""
 
     __slots__ = ("entry_ids", "offsets", "times")
 
@@ -53,13 +53,13 @@ class Points:
                 column.extend(kept)
 
     def around(self, offset: int, entries: int) -> tuple[int, int]:
-        """Return the last entry known to begin at or before an offset, and the first one known to begin behind it."""
+        """Return the last entry known to begin at or before an offset, and the first one known to begin after it."""
         at = bisect_right(self.offsets, offset)
         low = self.entry_ids[at - 1] if at else 0
         return low, self.entry_ids[at] if at < len(self.entry_ids) else entries
 
     def before_time(self, timestamp_ms: int) -> int:
-        """Return an entry before which all is earlier than that."""
+        """Return an entry before which all entries are earlier than that."""
         known = [at for at, time in enumerate(self.times) if time < timestamp_ms]
         return self.entry_ids[known[-1]] if known else 0
 
@@ -85,11 +85,11 @@ class BookieReader:
         self.points = Points(first_offset)
         self._ask = ask
         self._tail = tail
-        # Tiered storage reads ahead by itself, by blocks.
+        # Tiered storage has a read-ahead of its own, by blocks.
         self._ahead = None if self.is_tiered else AheadOfReaders(tail.ahead, self._read)
 
     def grew(self, entry: StoredEntry, latest_ms: int, next_offset: int) -> None:
-        """Take note of an entry that is kept now; ``latest_ms`` is of all up to it."""
+        """Note an entry that is stored now; ``latest_ms`` is of all up to it."""
         self.entries = entry.entry_id + 1
         self.size += len(entry.data)
         self._tail.add(entry)
@@ -97,7 +97,7 @@ class BookieReader:
             self.points.add(self.entries, next_offset, latest_ms)
 
     async def ready(self) -> None:
-        """Know where what lies; raise ``LedgerError``."""
+        """Load the index, if there is one; raise ``LedgerError``."""
 
     async def read(self, offset: int, *, max_bytes: int, up_to: int) -> list[StoredEntry]:
         """Return entries from the one that holds ``offset``, below ``up_to``, as many as fit; one if there is one."""
@@ -119,7 +119,7 @@ class BookieReader:
                     if not found and at < self.entries:
                         continue
             except _DAMAGE:
-                if not found:  # what is whole before it is given first
+                if not found:  # entries before the damage are returned first
                     behind = await self._whole_from(at + 1, self.entries)
                     if await looked_at(behind, base_offset) > offset:
                         raise
@@ -136,9 +136,9 @@ class BookieReader:
     async def since(
         self, entry_id: int, some_bytes: int = _CHUNK, *, once: bool = False
     ) -> AsyncIterator[StoredEntry]:
-        """Return all entries from one on, asking for about so many bytes at once.
+        """Yield all entries from one on, requesting about so many bytes at a time.
 
-        ``once`` ends when most of them were given: the rest is not worth the way to a bookie.
+        ``once`` ends when most of the first request were returned: the rest is not worth a request.
         """
         left = some_bytes
         while entry_id < self.entries:
@@ -160,7 +160,7 @@ class BookieReader:
 
     @property
     def _usual(self) -> int:
-        """How many bytes an entry has."""
+        """Return the average bytes of an entry."""
         return max(1, self.size // max(1, self.entries))
 
     def _newest(self, entry_id: int) -> Iterator[StoredEntry]:
@@ -179,7 +179,7 @@ class BookieReader:
                 count //= 2
 
     async def _read(self, first: int, last: int) -> list[StoredEntry]:
-        """Return entries of which all are there."""
+        """Return entries that are all there."""
         rows = await self._ask(first, last)
         return [self._stored(first + n, row) for n, row in enumerate(rows)]
 
@@ -193,7 +193,7 @@ class BookieReader:
             ) from None
 
     async def since_time(self, timestamp_ms: int) -> AsyncIterator[StoredEntry]:
-        """Return all entries from one on before which all is known to be earlier."""
+        """Yield all entries from one on before which all are known to be earlier."""
         await self.ready()
         async for entry in self.since(self.points.before_time(timestamp_ms)):
             yield entry
@@ -221,7 +221,7 @@ class BookieReader:
         return low
 
     async def _whole_from(self, entry_id: int, end: int) -> StoredEntry:
-        """Return the first entry from one on that can be read: some that are damaged hide no others."""
+        """Return the first entry from one on that can be read: damaged ones hide no others."""
         for each in range(entry_id, min(entry_id + _NEAR, end) - 1):
             try:
                 return await self.at(each)

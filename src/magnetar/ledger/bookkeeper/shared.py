@@ -1,4 +1,4 @@
-"""What an engine on bookies lends to its logs, and what a log is to the part of it that writes."""
+"""The parts that an engine on bookies shares with its logs, and a log as its writer sees it."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class BookKeeperParts:
     cursor_keeper: CursorKeeper
     one_compaction: asyncio.Lock
     background: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
-    """Do something beside everything else; the engine's ``close`` waits for it."""
+    """Runs something in the background; the engine's ``close`` waits for it."""
     dropped: Callable[[Any], None]
     """Forget a log that was lost to another owner."""
     release: Callable[[str], Coroutine[Any, Any, None]]
     kept: Callable[[float, int], None]
-    """Count an append that is kept now: how long that took, in seconds, and its bytes."""
+    """Count an append that is stored now: how long that took, in seconds, and its bytes."""
     make_tiers: Callable[[], Tiers]
     grace_ms: int
-    """For so long another broker may go on writing objects of an attempt that this one gives up."""
+    """How long another broker may continue to write objects of an attempt that this one gives up."""
     has_doomed: bool = True
     """Brokers delete for each other, so there may always be something."""
     counts_cache: tuple[Callable[[int], None], Callable[[], bool]] | None = None
@@ -54,7 +54,7 @@ class BookKeeperParts:
 
     @property
     def tiers(self) -> Tiers:
-        """Tiered storage; made when somebody first needs it."""
+        """Tiered storage; created on first use."""
         if self.used_tiers is None:
             self.used_tiers = self.make_tiers()
             if self.counts_cache is not None:
@@ -68,26 +68,26 @@ class WrittenLog(CompactableLog):
     engine: BookKeeperParts
     list: LedgerList
     custom: dict[str, bytes]
-    """What BookKeeper notes of each ledger, as Pulsar has it."""
+    """The custom metadata of each ledger, as in Pulsar."""
     closed: LedgerError | None
     readers: dict[int, BookieReader]
 
     @abstractmethod
     def tell_moved(self) -> None:
-        """Tell whoever waits for it that a bound has moved."""
+        """Notify waiting readers that a bound has moved."""
 
     @abstractmethod
     def tell_taken_back(self, what: TakenBack) -> None:
-        """Tell holders what is not in the log."""
+        """Notify holders of what was taken back."""
 
     @abstractmethod
     async def keep_snapshot(self, checkpoint: LogCheckpoint) -> None:
-        """Keep what is known now, for whoever opens the log next."""
+        """Store what is known now, for the next owner of the log."""
 
     @abstractmethod
     def lost(self, reason: LedgerError) -> None:
-        """Let go of it at once: another owner has it."""
+        """Close it immediately: another owner has it."""
 
     @abstractmethod
     def remove(self, ledger_ids: Sequence[int]) -> None:
-        """Let go of ledgers that nothing refers to."""
+        """Delete ledgers that nothing refers to."""

@@ -1,4 +1,4 @@
-"""What compaction and cursors keep in ledgers of bookies."""
+"""Ledgers on bookies for compaction and cursors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 async def sent(writer: BookieWriter, rows: Sequence[Sequence[Buffer]]) -> None:
-    """Write entries and wait until all of them are kept; raise ``LedgerError``."""
+    """Write entries and wait until all of them are stored; raise ``LedgerError``."""
     waits: list[asyncio.Future[LedgerError | None]] = []
     for row in rows:
         waits.append(asyncio.get_running_loop().create_future())

@@ -1,4 +1,4 @@
-"""The newest entries of all logs of an engine, kept in memory within a budget: whoever follows a log asks no bookie."""
+"""The newest entries of all logs of an engine, in memory within a budget: tailing readers need no bookie."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Tail:
         self._entries: OrderedDict[tuple[int, int], StoredEntry] = OrderedDict()
 
     def add(self, entry: StoredEntry) -> None:
-        """Keep one more."""
+        """Add an entry."""
         self._entries[entry[:2]] = entry
         self.size += len(entry.data)
         while self.size > self._budget:
@@ -26,5 +26,5 @@ class Tail:
             self.size -= len(gone.data)
 
     def get(self, ledger_id: int, entry_id: int) -> StoredEntry | None:
-        """Return one that is still here."""
+        """Return an entry if it is still here."""
         return self._entries.get((ledger_id, entry_id))

@@ -1,7 +1,7 @@
 """Ledgers of bookies on their way to tiered storage, and read from there: the same two objects as the files engine's.
 
-What the files engine takes from a ledger's file, checksums and places, is what that file would have: so whatever reads
-offloaded ledgers reads these. Their ids are BookKeeper's, so positions stay what they were.
+The checksums and places that the files engine takes from a ledger's file are those that this file would have, so every
+reader of offloaded ledgers reads these. Their ids are BookKeeper's, so positions stay the same.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from magnetar.ledger.tiers.tiers import Tiers
 
 GRACE_MS = 3_600_000
-"""So long after an attempt was given up its objects are deleted: who began it may not know yet that it lost the log."""
+"""How long to wait before deleting objects of a failed attempt: its owner may not know yet that it lost the log."""
 LEAVING = "leaving_bookies"
-"""Of the list's properties: ledgers that lie in tiered storage alone, which bookies may still have as well."""
+"""A property of the list: ledgers that lie in tiered storage alone, which bookies may still have as well."""
 _MOST_POINTS = 2048
 _log = logging.getLogger("magnetar.ledger")
 
 
 class BookKeeperTiering(LogTiering):
-    """That of one log."""
+    """The tiering of one log."""
 
     def __init__(self, log: WrittenLog, reader_of: Callable[[LedgerSummary], BookieReader]) -> None:
         super().__init__(log.engine, log.name, log.list)
@@ -50,7 +50,7 @@ class BookKeeperTiering(LogTiering):
         self._log = log
         self._reader_of = reader_of
         self._left: set[int] = set()
-        """Ledgers that lie in tiered storage alone, and that bookies have not said to be gone."""
+        """Ledgers that lie in tiered storage alone, and whose deletion bookies have not confirmed."""
 
     async def _export(
         self, tiers: Tiers, place: TierPlace, uuid: str, summary: LedgerSummary, attributes: Mapping[str, str]
@@ -64,10 +64,10 @@ class BookKeeperTiering(LogTiering):
                 lambda: write_objects(tiers.store(place), uuid, summary, blocks, attributes)
             )
         finally:
-            feed.end()  # a thread must not wait for a loop that asks nothing any more
+            feed.end()  # a thread must not wait for a loop that requests nothing any more
 
     async def delete_local(self, ledger_ids: Collection[int]) -> None:
-        """Do as `ManagedLedger.delete_local`. What this broker could not read from there stays here as well."""
+        """Do as `ManagedLedger.delete_local`. A ledger that this broker could not read there stays here as well."""
         readable: list[int] = []
         for each in leaving(self._list.info.ledgers, ledger_ids):
             try:
@@ -87,7 +87,7 @@ class BookKeeperTiering(LogTiering):
         self.remove_left()
 
     def remove_left(self) -> None:
-        """Have bookies let go of what lies in tiered storage alone, and was not known to be gone."""
+        """Delete from bookies the ledgers that lie in tiered storage alone, and were not known to be gone."""
         for ledger_id in tuple(self._left):
             self._log.readers.pop(ledger_id, None)
             self._engine.background(self._removed(ledger_id))
@@ -96,21 +96,21 @@ class BookKeeperTiering(LogTiering):
         await self._engine.bookies.delete(ledger_id)
         self._left.discard(ledger_id)
         if not self._left:
-            with suppress(LedgerError):  # whoever opens the log next asks bookies once more
+            with suppress(LedgerError):  # the next owner of the log asks bookies again
                 await self._list.change(self._nothing_is_left)
 
     def _nothing_is_left(self, info: ManagedLedgerInfo) -> bool:
         return not self._left and info.properties.pop(LEAVING, None) is not None
 
     def opened(self) -> None:
-        """Go on with what an earlier owner may not have come to."""
+        """Continue what an earlier owner may not have finished."""
         said = self._list.info.properties.get(LEAVING, "")
         self._left = {int(each) for each in said.split(",") if each}
         self.remove_left()
 
 
 class EntryFeed:
-    """A ledger's entries for a thread that waits for them: read on the loop, one question ahead of who takes them."""
+    """A ledger's entries for a thread that waits for them: read on the loop, one request ahead of the thread."""
 
     def __init__(self, reader: BookieReader, about_bytes: int) -> None:
         self._reader = reader
@@ -121,7 +121,7 @@ class EntryFeed:
         self._coming: concurrent.futures.Future[list[StoredEntry]] | None = None
 
     def chunks(self) -> Iterator[list[StoredEntry]]:
-        """Yield all of them; raise ``LedgerError``, or ``CancelledError`` behind `end`."""
+        """Yield all of them; raise ``LedgerError``, or ``CancelledError`` after `end`."""
         coming, entries = self._ask(0), self._reader.entries
         while True:
             chunk = coming.result()
@@ -141,7 +141,7 @@ class EntryFeed:
             return self._coming
 
     def end(self) -> None:
-        """Let go of the thread, wherever it is."""
+        """Release the thread, wherever it waits."""
         with self._lock:
             self._ended = True
             if self._coming is not None:
@@ -149,7 +149,7 @@ class EntryFeed:
 
 
 class BookieBlocks:
-    """The blocks of a ledger's data object, made of what bookies have; ``index`` tells where they lie."""
+    """The blocks of a ledger's data object, made of entries on bookies; ``index`` has their places."""
 
     def __init__(self, feed: EntryFeed, summary: LedgerSummary, block_bytes: int) -> None:
         self.entry_bytes = 0
@@ -160,7 +160,7 @@ class BookieBlocks:
         self._own = SparseIndex(summary.ledger_id, summary.first_offset)
 
     def written(self) -> Iterator[bytes]:
-        """Yield the data object, a block at a time; raise ``LedgerCorrupt`` for what the metadata do not know so."""
+        """Yield the data object, a block at a time; raise ``LedgerCorrupt`` if it contradicts the metadata."""
         pending: list[StoredEntry] = []
         size = 0
         for chunk in self._feed.chunks():
@@ -232,7 +232,7 @@ class TieredReader(BookieReader):
             return self._blocks
 
     async def _from_blocks(self, first: int, last: int) -> list[bytes]:
-        """Return entries from one on, as many as are wanted of those in its block."""
+        """Return entries from one on, as many as are requested and in its block."""
         blocks = await self._opened()
         found = blocks.objects.found.blocks
         number = bisect_right(found, first, key=lambda block: block.first_entry) - 1
@@ -241,7 +241,7 @@ class TieredReader(BookieReader):
         view = memoryview(data)
         at, entry_id = blocks.objects.index.before_entry(first)
         at -= block.own_start
-        if at < 0:  # the point lies in a block before
+        if at < 0:  # the point lies in an earlier block
             at, entry_id = 0, block.first_entry
         entries: list[bytes] = []
         while at < len(view) and entry_id <= last:

@@ -33,7 +33,7 @@ async def count_marks(store: MetadataStore, most: int = MOST) -> int:
 async def look_at_copies(
     opened: Callable[[], Awaitable[MetadataStore]], health: BookiesHealth, *, counts: bool
 ) -> None:
-    """Count them, by what ``opened`` connects to, if this broker ``counts``; otherwise the number is not known here."""
+    """Count the marks in the store that ``opened`` connects to, if this broker ``counts``; else note None."""
     health.under_replicated = None
     if not counts:
         return

@@ -1,4 +1,4 @@
-"""Whether bookies take what they are given: what was refused last, until something is kept again."""
+"""The health of bookies: the last failure, until something is stored again."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ class BookiesHealth:
         self.failed_appends = 0
         self.failed_creations = 0
         self.ensemble_changes = 0
-        """How often a bookie took the place of another in ledgers that were written to their end here."""
+        """How often a bookie replaced another in ledgers that were written to their end here."""
 
         self.under_replicated: int | None = None
         """Ledgers with fewer copies than they should have, as the cluster's auditor found; None if not looked at."""
 
     def created(self, code: int, why: str) -> None:
-        """Take note of what became of a ledger that was to be made: 0, or BookKeeper's code and its words."""
+        """Note the outcome of the creation of a ledger: 0, or BookKeeper's code and its text."""
         self.failed_creations += code != 0
         self._note(code, why)
 
     def appended(self, code: int, why: str) -> None:
-        """Take note of what became of an entry."""
+        """Note the outcome of an append."""
         self.failed_appends += code != 0
         self._note(code, why)
 

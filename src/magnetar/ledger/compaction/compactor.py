@@ -1,7 +1,7 @@
-"""Compaction of one log, on any engine: whether there is anything to compact, what may be, and what comes of it.
+"""Compaction of one log, on any engine: whether there is anything to compact, what may be, and the result.
 
-What an engine has to lend is a `CompactableLog`: its entries as streams, a writer of new ledgers, and one operation
-that puts the new compacted ledger in the old one's place.
+An engine has to provide a `CompactableLog`: its entries as streams, a writer of new ledgers, and one operation
+that replaces the old compacted ledger by the new one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class CompactableLog(ManagedLedger):
     @property
     @abstractmethod
     def copies_from(self) -> int:
-        """The offset before which copies have been let go on demand, though they may still lie there."""
+        """The offset before which copies were deleted on demand, though they may still lie there."""
 
     @abstractmethod
     def check_open(self) -> None:
@@ -40,7 +40,7 @@ class CompactableLog(ManagedLedger):
 
     @abstractmethod
     async def make_durable(self) -> None:
-        """Have all that is visible be durable: a copy must not outlive its original's loss."""
+        """Make all that is visible durable: a copy must not outlive its original's loss."""
 
     @abstractmethod
     def entries_of(self, dirty: list[LedgerSummary], from_offset: int) -> EntrySource:
@@ -48,14 +48,14 @@ class CompactableLog(ManagedLedger):
 
     @abstractmethod
     async def new_compacted(self, first_offset: int) -> LedgerWriter:
-        """Begin a ledger of copies. What a crash leaves of it is removed when the log is opened again."""
+        """Begin a ledger of copies. If a crash leaves it unfinished, it is removed when the log is opened again."""
 
     @abstractmethod
     async def put_in_place(self, compacted: Compacted, sizes: Mapping[int, int]) -> None:
-        """Have a compacted ledger count, and the ledgers in ``sizes`` be compacted, with so many bytes left of each.
+        """Commit a compacted ledger, and mark the ledgers in ``sizes`` as compacted, with so many bytes left of each.
 
-        It is one step, which goes on when whoever waits for it is cancelled. What nothing refers to then is removed,
-        the compacted ledger itself where it does not come to count. Raises ``LedgerError``, and then all is as it was.
+        It is one step, which continues if its caller is cancelled. What nothing refers to then is removed, also the
+        compacted ledger itself if it is not committed. Raises ``LedgerError``, and then all is as it was.
         """
 
 
@@ -78,7 +78,7 @@ class Compactor:
         self._one_at_a_time = one_at_a_time
         self._clock = clock
         self._looks_back = False
-        """Whether the last run met copies of what transactions wrote whose keys no run has noted."""
+        """Whether the last run met copies of transactional entries whose keys no run has noted."""
 
     def dirty_bytes(self, rules: CompactionRules) -> tuple[int, int, int]:
         """Do as `ManagedLedger.dirty_bytes`."""
@@ -88,7 +88,7 @@ class Compactor:
             share = 1.0
             if compacted is not None and each.ledger_id == compacted.horizon.ledger_id:
                 share = (each.entries - compacted.horizon.entry_id - 1) / each.entries
-            if stable <= each.last_offset:  # what is not decided may not be compacted
+            if stable <= each.last_offset:  # undecided entries may not be compacted
                 begin = each.first_offset if compacted is None else compacted.horizon_offset + 1
                 begin = max(begin, each.first_offset)
                 share *= (stable - begin) / (each.last_offset + 1 - begin)
@@ -117,7 +117,7 @@ class Compactor:
             return did
 
     def _dirty(self, rules: CompactionRules) -> list[LedgerSummary]:
-        """Return the ledgers that hold what may be compacted now."""
+        """Return the ledgers with entries that may be compacted now."""
         log, found = self._log, []
         horizon = -1 if log.compacted is None else log.compacted.horizon_offset
         now_ms, stable = self._clock(), log.last_stable_offset
@@ -134,7 +134,7 @@ class Compactor:
         return found
 
     async def _compact_once(self, rules: CompactionRules) -> CompactedDraft | None:
-        """Do one run, as far as the map's memory goes; None where there is nothing to do, or a lease forbids it."""
+        """Do one run, within the map's memory; None if there is nothing to do, or a lease forbids it."""
         log = self._log
         log.check_open()
         if log.transactions is None and log.has_transactions:
@@ -170,7 +170,7 @@ class Compactor:
     async def _may_count(
         self, rules: CompactionRules, draft: CompactedDraft, replaced: list[LedgerSummary]
     ) -> bool:
-        """Return whether nobody needs what a draft replaces any more, once its owner has kept what it needs of it."""
+        """Return whether no reader needs what a draft replaces, once the owner has stored what it needs of it."""
         if replaced:
             await self._before_compaction()
         if await self._is_leased(draft.horizon_offset if rules.replaces else self._end_of_copies()):
@@ -196,7 +196,7 @@ class Compactor:
         return await run(job, log.entries_of(dirty, begin), up_to, worker, lambda: log.new_compacted(begins))
 
     def _replaced(self, rules: CompactionRules, draft: CompactedDraft) -> list[LedgerSummary]:
-        """Return the ledgers whose entries are read from the new compacted ledger once it counts."""
+        """Return the ledgers whose entries are read from the new compacted ledger once it is committed."""
         return [
             each
             for each in self._log.ledgers()
@@ -204,7 +204,7 @@ class Compactor:
         ]
 
     async def _replace_history(self) -> bool:
-        """Let go of what a compaction that kept history has left below its horizon; return whether there was any."""
+        """Delete the history that an earlier compaction retained below its horizon; return whether there was any."""
         log, compacted = self._log, self._log.compacted
         if compacted is None:
             return False
@@ -226,11 +226,11 @@ class Compactor:
         return True
 
     def _end_of_copies(self) -> int:
-        """Return the last offset for which copies stand in the place of history, -1 if they do for none."""
+        """Return the last offset for which copies replace history, -1 if there is none."""
         return max((each.last_offset for each in self._log.ledgers() if each.compacted), default=-1)
 
     async def _is_leased(self, offset: int) -> bool:
-        """Return whether somebody past the broker reads what lies at or before an offset."""
+        """Return whether a reader outside the broker may read at or before an offset."""
         needed = await self._leases.needed(self._log.name)
         return needed is not None and needed <= offset
 

@@ -1,4 +1,4 @@
-"""What one run of a compaction is about, and who does it; `magnetar.ledger.compaction.passes` is how."""
+"""The input of one run of a compaction, and the port of its worker; `magnetar.ledger.compaction.passes` does it."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ InThread = Callable[[Callable[[], T]], asyncio.Future[T]]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one run compacts. ``messages`` is how many there are at most; copies before ``first_offset`` are let go."""
+    """The input of one run. ``messages`` is how many there are at most; copies before ``first_offset`` are dropped."""
 
     rules: CompactionRules
     messages: int
     first_offset: int
     now_ms: int
     decided: Decided = UNKNOWN
-    """What became of the transactions in it."""
+    """The outcome of the transactions in it."""
     looks_back: bool = False
-    """Whether there are copies of what transactions wrote whose keys no run has noted."""
+    """Whether there are copies of transactional entries whose keys no run has noted."""
 
 
 @dataclass(slots=True)
 class Copies:
-    """What the second pass makes of some entries."""
+    """The result of the second pass for some entries."""
 
     entries: list[NewEntry] = field(default_factory=list)
     origins: list[int] = field(default_factory=list)
@@ -39,11 +39,11 @@ class Copies:
     removed: int = 0
     """Messages that were left out."""
     complaints: list[str] = field(default_factory=list)
-    """What is kept as it is because it could not be read."""
+    """Entries that are copied as they are because they could not be read."""
     ended: list[int] = field(default_factory=list)
-    """The offsets of markers that were left out: of what they ended, nothing is left."""
+    """The offsets of markers that were omitted: of what they ended, nothing is left."""
     unnoted: bool = False
-    """Whether a copy of what a transaction wrote is among them whose keys no run has noted."""
+    """Whether a copy of a transactional entry is among them whose keys no run has noted."""
 
 
 class Worker(ABC):
@@ -71,4 +71,4 @@ class Worker(ABC):
 
     @abstractmethod
     async def end(self) -> None:
-        """Let go of the run's map; harmless where none was begun."""
+        """Free the run's map; harmless if none was begun."""

@@ -2,14 +2,14 @@
 
 Functions of entries in, entries out, with the map of keys between them; in a thread or in a process of its own
 (`magnetar.ledger.compaction.workers`), for they take the processor's time. Kafka's and PIP-14's rules are those of
-`magnetar.records.compaction`; how transactions, chunked messages and what cannot be opened are kept is said here.
+`magnetar.records.compaction`; the rules for transactions, chunked messages and entries that cannot be opened are here.
 
-- What an aborted transaction wrote goes at once; what a committed one wrote is as any other's (KIP-98).
+- Entries of an aborted transaction go immediately; those of a committed one are treated like all others (KIP-98).
 - A marker stays for as long as the run that meets it meets something that it ends, and then as long as deletions do:
-  whoever has read of the transaction must come by its end.
+  a reader that has read of the transaction must reach its end.
 - The pieces of a whole chunked message go with the last of them. Pieces of which the last has not come stay.
-- What cannot be opened stays, and so do deletions behind it: it may hold what they delete. Pieces that stay hold the
-  deletions of their keys alone.
+- Entries that cannot be opened stay, and so do deletions after them: they may contain what is deleted. Pieces that stay
+  retain only the deletions of their keys.
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ from magnetar.records.opened import (
 
 
 class Passes:
-    """One run's map of keys, and what is done by it. First `note` what is to be compacted, then `copy` it."""
+    """One run's map of keys, and the two passes. First `note` the entries to compact, then `copy` them."""
 
     def __init__(self, job: Job, machine: Any = None) -> None:
         self._job = job
         self._keys = KeyMap(job.messages, job.rules.buffer_bytes, machine)
         self._machine = machine
         rules = job.rules
-        stay_ms = max(rules.tombstones_ms, 1)  # the first run that meets a tombstone keeps it
+        stay_ms = max(rules.tombstones_ms, 1)  # the first run that meets a tombstone retains it
         self._stay_since_ms = job.now_ms - stay_ms if rules.tombstones_ms >= 0 else sys.maxsize
         self._keeping = Keeping(rules.null_keys, True, empty_deletes=rules.tombstones_ms < 0)
         self._letting_go = self._keeping._replace(tombstones=False)
         self._whole = WholeMessages()
         self._before = WholeMessages()
         self._notes_copies = job.looks_back
-        """Whether the keys of all copies are noted by this run, those that earlier ones have noted, too."""
+        """Whether this run notes the keys of all copies, also those that earlier runs have noted."""
         # Of the second pass: producers whose transactions it met something of since their last markers, whether it met
         # what may hold any key, and the keys of pieces that stay.
         self._writing: set[int] = set()
@@ -70,7 +70,7 @@ class Passes:
         self._held_keys: set[bytes] = set()
 
     def note(self, entries: Sequence[StoredEntry]) -> int:
-        """Note the keys of entries; return of how many of them there was room for all keys."""
+        """Note the keys of entries; return for how many of them there was room for all keys."""
         decided, machine, keys = self._job.decided, self._machine, self._keys
         for noted, entry in enumerate(entries):
             try:
@@ -93,11 +93,11 @@ class Passes:
         return True
 
     def looks_back(self) -> bool:
-        """Return whether the copies there are have to be looked through for the beginnings of chunked messages."""
+        """Return whether the existing copies have to be searched for the beginnings of chunked messages."""
         return self._job.looks_back or bool(self._whole.orphans)
 
     def look_back(self, copies: Sequence[StoredEntry]) -> None:
-        """Look among copies of an earlier run for pieces, and for keys that are not noted; before any is copied."""
+        """Search copies of an earlier run for pieces, and for keys that are not noted; before any is copied."""
         for entry in copies:
             try:
                 opened = open_entry(entry.data, self._job.decided, self._machine)
@@ -144,7 +144,7 @@ class Passes:
             noted = not is_copy or came.noted or self._notes_copies
             keeping = keeping if noted else self._keeping
             came = came._replace(noted=noted)
-            if not noted:  # what deletes something of it may have been noted by an earlier run alone
+            if not noted:  # its deletions may have been noted only by an earlier run
                 self._holds = copies.unnoted = True
         if self._held_keys:
             keeps = [kept_deletions(part, self._keys, keeping, self._held_keys) for part in opened.parts]

@@ -1,8 +1,8 @@
-"""Which pieces of chunked messages are of whole ones: for a compaction such a message lies where its last piece does.
+"""Which pieces belong to whole chunked messages: for a compaction such a message lies where its last piece does.
 
 A message is whole once its pieces have come one after the other, from number 0 on; those of others may lie between.
-A piece that comes again is passed over by readers, and goes with its message. What begins anew under the same uuid, as
-producers do that send once more, takes the place of what was begun.
+Readers skip a repeated piece, and it goes with its message. A message that begins again under the same uuid, as when a
+producer retries, replaces the one that was begun.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ class _BegunMessage:
     first: MessagePiece
     due: int
     offsets: list[int] = field(default_factory=list)
-    """Of all pieces under its uuid, those that were begun anew included."""
+    """The offsets of all pieces under its uuid, with those of earlier attempts."""
 
 
 class WholeMessages:
-    """Those among the pieces that it was told of, in the order of their offsets."""
+    """The whole messages among the pieces that were noted, in the order of their offsets."""
 
     def __init__(self) -> None:
         self.orphans: list[tuple[int, MessagePiece]] = []
         """Offsets and pieces that belong to something that began before."""
         self._begun: dict[bytes, _BegunMessage] = {}
         self._uuids: set[bytes] = set()
-        """Of all that began here."""
+        """The uuids of all messages that began here."""
         self._ends: dict[int, int] = {}
         self._pieces = 0
 
     @property
     def is_full(self) -> bool:
-        """Whether no more pieces should be noted."""
+        """True if no more pieces should be noted."""
         return self._pieces >= MAX_PIECES
 
     def note(self, offset: int, piece: MessagePiece) -> bool:
-        """Take note of a piece; tell whether its message is whole with it."""
+        """Note a piece; return whether its message is whole with it."""
         self._pieces += 1
         begun = self._begun.get(piece.uuid)
         if piece.number == 0:
@@ -68,15 +68,15 @@ class WholeMessages:
         return True
 
     def end_of(self, offset: int) -> int:
-        """Return where the last piece of the whole message lies that the piece at an offset is of; -1 for none."""
+        """Return the offset of the last piece of the whole message that an offset belongs to; -1 for none."""
         return self._ends.get(offset, -1)
 
     def began_anew(self, uuid: bytes) -> bool:
-        """Return whether what began before under a uuid, and is not whole, has begun anew."""
+        """Return whether an unfinished message from before has begun again under its uuid."""
         return uuid in self._uuids
 
     def join(self, before: WholeMessages) -> list[tuple[int, MessagePiece]]:
-        """Take over what began before; return the last pieces of the messages that are whole by it."""
+        """Join earlier pieces to these; return the last pieces of the messages that are whole now."""
         # What was whole among the copies is older than deletions among them that this run has not noted.
         before._ends.clear()
         whole = [(offset, piece) for offset, piece in self.orphans if before.note(offset, piece)]

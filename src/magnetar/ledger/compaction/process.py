@@ -25,13 +25,13 @@ from magnetar.ledger.errors import LedgerCorrupt, LedgerError
 from magnetar.ledger.port import NewEntry, StoredEntry
 
 WORTH_IT = 20_000
-"""So many messages, from which on a run is done in machine code: to load it takes as long as a few thousand do."""
+"""From so many messages on a run uses machine code: to load it takes as long as a few thousand messages do."""
 _IDLE_S = 30.0
 _SERVE = "from magnetar.ledger.compaction.process import serve; serve()"
 
 
 class ProcessWorker(Worker):
-    """Has another process do them. Asked from threads, which wait for its answers without the interpreter's lock."""
+    """Runs the passes in another process. Threads wait for its answers without the interpreter's lock."""
 
     def __init__(self, in_thread: InThread[Any]) -> None:
         self._in_thread = in_thread
@@ -72,13 +72,13 @@ class ProcessWorker(Worker):
             self._idle = asyncio.get_running_loop().call_later(_IDLE_S, self.stop)
 
     def stop(self) -> None:
-        """Have the process end; the next run starts another one."""
+        """End the process; the next run starts another one."""
         if self._idle is not None:
             self._idle.cancel()
         process, self._process = self._process, None
         if process is None:
             return
-        process.kill()  # it has nothing that is worth waiting for
+        process.kill()  # it does nothing that is worth waiting for
         process.wait()
         self._questions = self._answers = None  # closed when no thread holds them any more
 
@@ -89,7 +89,7 @@ class ProcessWorker(Worker):
             self.stop()
             raise LedgerError(f"the process that compacts is gone: {error!r}") from error
         except asyncio.CancelledError:
-            self.stop()  # nobody waits for the answer that is on its way
+            self.stop()  # the answer on its way is not wanted any more
             raise
         if kind == "corrupt":
             raise LedgerCorrupt(answer)
@@ -142,7 +142,7 @@ def serve() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with its pipe
     questions = Connection(os.dup(0), writable=False)
     answers = Connection(os.dup(1), readable=False)
-    os.dup2(2, 1)  # what somebody prints must not come between
+    os.dup2(2, 1)  # printed text must not come between
     passes = None
     while True:
         try:
@@ -172,7 +172,7 @@ def _begun(job: Job) -> Passes:
 
 
 def _stand_back() -> None:
-    """Have clients come first, also those of a broker that the system serves before all others (``chrt``)."""
+    """Lower the priority, so that clients come first, also for a broker with real-time priority (``chrt``)."""
     os.nice(2)
     if hasattr(os, "SCHED_BATCH"):
         with suppress(OSError):

@@ -1,10 +1,10 @@
 """One run of a compaction: two passes over a log's entries make a new compacted ledger.
 
 The first pass reads what was not compacted yet (the *dirty* part) and notes the last offset of every key, as many as
-the map's memory holds; the last entry that fits is the *horizon*. Where it meets pieces of chunked messages that began
-before, the copies there are looked through for these. The second one copies, from the compacted ledger
-there is and from the dirty part up to the horizon, what no later message supersedes. The copies keep offsets and, in
-their heads, positions.
+the map's memory can hold; the last entry that fits is the *horizon*. If it meets pieces of chunked messages that began
+before, it searches the existing copies for these. The second pass copies, from the existing compacted ledger and from
+the dirty part up to the horizon, what no later message supersedes. The copies retain offsets and, in their heads,
+positions.
 
 Entries come as a stream and go to a `LedgerWriter`, so this runs on every engine; a `Worker` does the passes, away from
 the event loop. Nothing that exists is changed here, so whenever it ends early, all is as it was.
@@ -32,7 +32,7 @@ class KeysDoNotFit(LedgerError):
 
 
 class EntrySource(ABC):
-    """Where the entries of one run come from, some at a time. Damage and closed logs raise ``LedgerError``."""
+    """The source of one run's entries, some at a time. Damage and closed logs raise ``LedgerError``."""
 
     @abstractmethod
     def dirty(self, up_to: int) -> Chunks:
@@ -40,12 +40,12 @@ class EntrySource(ABC):
 
     @abstractmethod
     def copies(self) -> Chunks:
-        """Return the entries of the compacted ledger there is, as they lie in it; none if there is none."""
+        """Return the entries of the existing compacted ledger, as they lie in it; none without one."""
 
 
 @dataclass(slots=True)
 class CompactedDraft:
-    """A compacted ledger that is whole and durable, and does not count yet. Whoever does not want it discards it."""
+    """A compacted ledger that is whole and durable, and not committed yet. The caller may discard it."""
 
     writer: LedgerWriter
     ledger: LedgerSummary
@@ -53,11 +53,11 @@ class CompactedDraft:
     horizon_offset: int
     removed: int = 0
     bytes_of: dict[int, int] = field(default_factory=dict)
-    """How many bytes came of each ledger."""
+    """How many bytes came from each ledger."""
     ended: list[int] = field(default_factory=list)
-    """The offsets of markers that are left out: of what they ended, nothing was left before."""
+    """The offsets of markers that are omitted: of what they ended, nothing was left before."""
     unnoted: bool = False
-    """Whether something in it is of a transaction and no run has noted its keys."""
+    """Whether it has a transactional entry whose keys no run has noted."""
 
 
 async def run(

@@ -1,6 +1,6 @@
-"""Who does the passes of a compaction: a thread where there is little to do, a process of its own where there is much.
+"""The workers of a compaction: a thread where there is little to do, a process of its own where there is much.
 
-The process has an interpreter's lock of its own, so the event loop goes on beside it, and the machine code, which takes
+The process has an interpreter lock of its own, so the event loop is not held up, and the machine code, which takes
 seconds and 100 MB to load, is loaded there. It is started when it is first needed, serves one run after the other, and
 ends when it had nothing to do for a while or its pipe is closed, also because this process was killed
 (`magnetar.ledger.compaction.process`).
@@ -29,7 +29,7 @@ def _begun(job: Job, machine: Any) -> Passes:
 
 
 class ThreadWorker(Worker):
-    """Does them in a thread, plainly unless it is given machine code."""
+    """Runs the passes in a thread, in plain Python unless it gets machine code."""
 
     def __init__(self, in_thread: InThread[Any], machine: Any = None) -> None:
         self.machine = machine
@@ -65,7 +65,7 @@ class ThreadWorker(Worker):
 
 
 class CompactionWorkers:
-    """Those of one engine, which compacts one log at a time."""
+    """The workers of one engine, which compacts one log at a time."""
 
     def __init__(self, in_thread: InThread[Any]) -> None:
         self._in_thread = in_thread
@@ -74,7 +74,7 @@ class CompactionWorkers:
 
     @property
     def process(self) -> ProcessWorker:
-        """The one that has a process of its own."""
+        """The worker that has a process of its own."""
         if self._process is None:
             from magnetar.ledger.compaction.process import ProcessWorker
 
@@ -82,10 +82,10 @@ class CompactionWorkers:
         return self._process
 
     def worker(self, size: int) -> Worker:
-        """Return who is to compact so many bytes."""
+        """Return the worker for so many bytes."""
         return self.process if size >= LARGE_BYTES else self.thread
 
     def close(self) -> None:
-        """Have no process be left."""
+        """End the process, if there is one."""
         if self._process is not None:
             self._process.stop()

@@ -1,7 +1,7 @@
-"""Cursors: named reading states of a managed ledger, as Pulsar keeps them.
+"""Cursors: named reading states of a managed ledger, as in Pulsar.
 
-Everything up to the mark-delete position is done with, and so are individually deleted entries behind it; of an entry
-that holds a batch, a part of its messages may be. A durable cursor is kept by the log's engine
+Everything up to the mark-delete position is acknowledged, and so are individually deleted entries after it; of an entry
+that is a batch, a part of its messages may be. A durable cursor is stored by the log's engine
 (`magnetar.ledger.cursors.store`); any other one is forgotten.
 """
 
@@ -24,14 +24,14 @@ _MAX_PARTLY_KEPT = (
 
 
 class Start(Enum):
-    """Where a new cursor begins: before all that is kept, or behind it."""
+    """Where a new cursor begins: before all retained entries, or after them."""
 
     earliest = "earliest"
     latest = "latest"
 
 
 class CursorLog(Protocol):
-    """What a cursor asks of its log (`magnetar.ledger.port.ManagedLedger`)."""
+    """The methods of a log that a cursor uses (`magnetar.ledger.port.ManagedLedger`)."""
 
     name: str
     log_start_offset: int
@@ -53,7 +53,7 @@ class EntryRanges:
         self._ends: list[int] = []
 
     def add(self, start: int, end: int) -> None:
-        """Take in ``[start, end)``, joined with what it touches."""
+        """Add ``[start, end)``, joined with the ranges it touches."""
         low = bisect_right(self._starts, start)
         if low and self._ends[low - 1] >= start:
             low -= 1
@@ -65,14 +65,14 @@ class EntryRanges:
         self._ends[low:high] = [end]
 
     def cut(self, before: int) -> None:
-        """Forget all ids below ``before``."""
+        """Remove all ids below ``before``."""
         while self._starts and self._ends[0] <= before:
             del self._starts[0], self._ends[0]
         if self._starts and self._starts[0] < before:
             self._starts[0] = before
 
     def end_of(self, entry_id: int) -> int | None:
-        """Return where the range that holds an id ends, or None if none does."""
+        """Return the end of the range that contains an id, None if none does."""
         place = bisect_right(self._starts, entry_id) - 1
         return self._ends[place] if place >= 0 and entry_id < self._ends[place] else None
 
@@ -84,7 +84,7 @@ class EntryRanges:
 
 
 class Cursor:
-    """One reading state. Made by a ``CursorStore``, which says when changes are durable."""
+    """One reading state. Created by a ``CursorStore``, which defines when changes are durable."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Cursor:
         self._log = log
         self._save = save
         self.properties = dict(info.properties)
-        """What people say of it; whoever changes it calls `keep`."""
+        """Properties that users set; call `keep` after a change."""
         ledgers = log.ledgers()
         self._mark = _as_kept(ledgers, info.mark_delete)
         self._deleted: dict[int, EntryRanges] = {}
@@ -113,16 +113,16 @@ class Cursor:
             for position, remaining in info.partly
             if position > self._mark and remaining and not self._is_deleted(position)
         }
-        """Of entries done with in part, by ledger and entry: the set of batch indexes that remain. Whoever changes it
-        calls `keep`."""
+        """For partly acknowledged entries, by ledger and entry: the set of batch indexes that remain. Call `keep` after
+        a change."""
 
     @property
     def mark_delete_position(self) -> Position:
-        """Everything up to it is done with."""
+        """The position up to which everything is acknowledged."""
         return self._mark
 
     def deleted_ranges(self) -> list[tuple[Position, Position]]:
-        """Return the ranges ``(lower, upper]`` behind the mark-delete position that are done with."""
+        """Return the ranges ``(lower, upper]`` after the mark-delete position that are acknowledged."""
         return [
             (Position(summary.ledger_id, start - 1), Position(summary.ledger_id, end - 1))
             for summary in self._log.ledgers()
@@ -131,28 +131,28 @@ class Cursor:
         ]
 
     def backlog(self) -> int:
-        """Return how many entries are not done with, those that are just being made durable included."""
+        """Return how many entries are not acknowledged, with those that are not durable yet."""
         ledgers = self._log.ledgers()
         first = self._place(ledgers, self._mark.ledger_id)
         behind = ledgers[max(first, 0) :]
         entries = sum(each.entries for each in behind) - (self._mark.entry_id + 1 if first >= 0 else 0)
         return entries - sum(len(self._deleted.get(each.ledger_id, ())) for each in behind)
 
-    # -- being done with entries
+    # -- acknowledging
 
     def mark_delete(self, position: Position) -> None:
-        """Be done with everything up to and with ``position``; one that lies before the mark changes nothing."""
+        """Acknowledge everything up to and with ``position``; one that lies before the mark changes nothing."""
         ledgers = self._known(position)
         if self._comes_before(ledgers, self._mark, position):
             self._mark = position
             self._settle(ledgers)
 
     def delete(self, *positions: Position) -> None:
-        """Be done with single entries."""
+        """Acknowledge single entries."""
         self.delete_ranges((position, position) for position in positions)
 
     def delete_ranges(self, ranges: Iterable[tuple[Position, Position]]) -> None:
-        """Be done with ranges of entries, each from its first to its last one."""
+        """Acknowledge ranges of entries, each from its first to its last one."""
         ledgers = self._log.ledgers()
         for first, last in ranges:
             self._known(last)
@@ -169,9 +169,9 @@ class Cursor:
         return self._deleted.setdefault(ledger_id, EntryRanges())
 
     def _settle(self, ledgers: list[LedgerSummary]) -> None:
-        """Move the mark over what follows it without a gap; forget ranges behind it; keep the result."""
+        """Advance the mark over adjacent ranges; drop the ranges it has passed; save the result."""
         place = self._place(ledgers, self._mark.ledger_id)
-        if place < 0 and ledgers:  # its ledger was let go
+        if place < 0 and ledgers:  # its ledger was deleted
             place, self._mark = 0, Position(ledgers[0].ledger_id, BEFORE_FIRST)
         for passed in set(self._deleted) - {each.ledger_id for each in ledgers[max(place, 0) :]}:
             del self._deleted[passed]
@@ -196,9 +196,9 @@ class Cursor:
         self.keep()
 
     def keep(self) -> None:
-        """Have changes of `partly` and `properties` made durable with the rest."""
+        """Save changes of `partly` and `properties` with the rest."""
         if self._save is not None:
-            self._save(self._info)  # to put it together takes long where there are many ranges
+            self._save(self._info)  # building it takes long with many ranges
 
     def _info(self) -> CursorInfo:
         partly = tuple(
@@ -211,7 +211,7 @@ class Cursor:
     # -- reading
 
     async def read(self, *, max_entries: int = 100, max_bytes: int = 1 << 20) -> list[StoredEntry]:
-        """Return the next entries that are not done with, and go on behind them."""
+        """Return the next entries that are not acknowledged, and advance past them."""
         offset = max(await self._offset(), self._log.log_start_offset)
         found: list[StoredEntry] = []
         while not found:
@@ -228,7 +228,7 @@ class Cursor:
         return found
 
     def is_done_with(self, position: Position) -> bool:
-        """Return whether an entry was deleted, alone or by the mark."""
+        """Return whether an entry was acknowledged, alone or by the mark."""
         if self._is_deleted(position):
             return True
         return not self._comes_before(self._log.ledgers(), self._mark, position)
@@ -238,17 +238,17 @@ class Cursor:
         return ranges is not None and ranges.end_of(position.entry_id) is not None
 
     def rewind(self) -> None:
-        """Read again from the first entry that is not done with."""
+        """Read again from the first entry that is not acknowledged."""
         self._next_offset = None
 
     async def _offset(self) -> int:
-        """Return the offset to read from: behind the mark, if nothing was read since."""
+        """Return the offset to read from: after the mark, if nothing was read since."""
         if self._next_offset is None:
             self._next_offset = await self.start_offset()
         return self._next_offset
 
     async def start_offset(self) -> int:
-        """Return the offset right behind the mark-delete position."""
+        """Return the offset right after the mark-delete position."""
         ledgers = self._log.ledgers()
         place = self._place(ledgers, self._mark.ledger_id)
         if place < 0:
@@ -260,7 +260,7 @@ class Cursor:
     # -- seeking
 
     def seek(self, position: Position) -> None:
-        """Begin anew with the entry at ``position``: it and all behind it are not done with any more."""
+        """Move back or forth to the entry at ``position``: it and all after it are not acknowledged any more."""
         ledgers = self._known(position, end=True)
         if self._place(ledgers, position.ledger_id) < 0:
             position = Position(ledgers[0].ledger_id, 0)
@@ -271,12 +271,12 @@ class Cursor:
         self.keep()
 
     async def seek_offset(self, offset: int) -> None:
-        """Begin anew with the entry that holds ``offset``; raise ``OffsetOutOfRange``."""
+        """Move to the entry that contains ``offset``; raise ``OffsetOutOfRange``."""
         entries = await self._log.read(offset, max_bytes=1)
         self._seek_entry(entries[0] if entries else None)
 
     async def seek_time(self, timestamp_ms: int) -> None:
-        """Begin anew with the first entry that holds a message of ``timestamp_ms`` or later, or at the end."""
+        """Move to the first entry with a message of ``timestamp_ms`` or later, or to the end."""
         self._seek_entry(await self._log.find_by_time(timestamp_ms))
 
     def _seek_entry(self, entry: StoredEntry | None) -> None:
@@ -289,7 +289,7 @@ class Cursor:
 
     @staticmethod
     def _place(ledgers: list[LedgerSummary], ledger_id: int) -> int:
-        """Return which ledger of the log it is; -1 for one that was let go."""
+        """Return the index of a ledger in the log; -1 for one that was deleted."""
         return next((place for place, each in enumerate(ledgers) if each.ledger_id == ledger_id), -1)
 
     def _known(self, position: Position, *, end: bool = False) -> list[LedgerSummary]:
@@ -311,7 +311,7 @@ class Cursor:
 
 
 def _as_kept(ledgers: list[LedgerSummary], mark: Position) -> Position:
-    """Return a mark-delete position as far as there are entries: what it was done with may be lost with the power."""
+    """Return a mark-delete position, not past the last entry: acknowledged entries may be lost with the power."""
     before = None
     for each in ledgers:
         if each.ledger_id > mark.ledger_id:

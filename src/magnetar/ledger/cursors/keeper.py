@@ -48,7 +48,7 @@ class OwnedLog(Protocol):
 
     @property
     def claim(self) -> Check | None:
-        """What holds in the store only while the log is this owner's; None before the log has a node."""
+        """Return a condition that holds in the store only while the log is this owner's; None before it has a node."""
         ...
 
     async def is_ours(self) -> bool:
@@ -56,34 +56,34 @@ class OwnedLog(Protocol):
         ...
 
     async def begin(self) -> None:
-        """Have the log's own node be in the store: cursors lie beneath it."""
+        """Create the log's own node, if it is missing: cursors lie below it."""
         ...
 
 
 @dataclass(eq=False, slots=True)
 class KeptCursor:
-    """One durable cursor: where it is kept, and what of it is not kept yet."""
+    """One durable cursor: its node, and what is not stored yet."""
 
     path: str
     version: int = MUST_NOT_EXIST
     log: OwnedLog | None = None
-    """The log that it belongs to, where that has a claim to check."""
+    """The log that it belongs to, if that has a claim to check."""
     must_be_new: bool = False
-    """Whether it is being made: a node that is there already is another cursor, which stays."""
+    """Whether it is being created: an existing node is another cursor, which stays."""
     ledger_id: int = -1
-    """The ledger that holds its state."""
+    """The ledger with its state, -1 for none."""
     others: bytes = b""
     """Fields of its node that this broker does not know."""
     due: Callable[[], CursorInfo] | None = None
-    """What it is, if that is not kept yet."""
+    """Returns its state, if that is not stored yet."""
     saved_ms: int = 0
     end: LedgerError | None = None
-    """Why nothing is kept of it any more."""
+    """Why nothing of it is stored any more."""
     to_delete: bool = False
     unsure: bytes | None = None
-    """What was written last, where nobody knows whether it was kept."""
+    """The last value written, if it is unknown whether it was stored."""
     is_being_written: bool = False
-    """Whether what was due is on its way."""
+    """Whether what was due is being written."""
     waiting: list[asyncio.Future[None]] = field(default_factory=list)
 
 
@@ -95,7 +95,7 @@ class _Write:
     due: Callable[[], CursorInfo] | None
     ledger_id: int = -1
     replaced_id: int = -1
-    """The ledger that a former owner's state lies in, where that is written over."""
+    """The ledger of a former owner's state, if that is overwritten."""
 
 
 class CursorKeeper:
@@ -109,13 +109,13 @@ class CursorKeeper:
         self._writing: asyncio.Task[None] | None = None
 
     def soon(self, cursor: KeptCursor) -> None:
-        """Have a cursor written with the next commit; what changes until then goes along."""
+        """Schedule a cursor for the next commit; changes until then go along."""
         self._queue[cursor] = None
         if self._writing is None:
             self._writing = asyncio.ensure_future(self._write())
 
     async def written(self, cursors: Iterable[KeptCursor]) -> None:
-        """Have cursors written, and return when they are; raise ``LedgerError`` where one was not."""
+        """Write cursors, and return when they are durable; raise ``LedgerError`` if one was not stored."""
         futures = []
         for cursor in cursors:
             futures.append(asyncio.get_running_loop().create_future())
@@ -125,7 +125,7 @@ class CursorKeeper:
             await asyncio.gather(*futures)
 
     async def passed(self, cursors: Iterable[KeptCursor]) -> None:
-        """Return when what is being written of cursors now is kept or refused."""
+        """Return when what is being written of cursors now is stored or refused."""
         waiting = []
         for cursor in cursors:
             if cursor.is_being_written:
@@ -147,14 +147,14 @@ class CursorKeeper:
             self._writing = None
 
     async def _gathered(self) -> list[_Write]:
-        """Return what one commit takes, with a turn for others now and then."""
+        """Return the writes of one commit; the event loop gets turns meanwhile."""
         writes: list[_Write] = []
         again: dict[KeptCursor, None] = {}
         size, until = 0, time.perf_counter() + _SLICE_S
         while self._queue and size < _COMMIT_BYTES and len(writes) < _COMMIT_CURSORS:
             cursor = next(iter(self._queue))
             del self._queue[cursor]
-            if cursor.is_being_written:  # by this commit: who asks now is told after it
+            if cursor.is_being_written:  # by this commit: a caller that waits from now on returns after it
                 again[cursor] = None
                 continue
             write = await self._prepared(cursor)
@@ -169,7 +169,7 @@ class CursorKeeper:
         return writes
 
     async def _prepared(self, cursor: KeptCursor) -> _Write | None:
-        """Take what is due of a cursor; None where nothing is, or it cannot be kept."""
+        """Take what is due of a cursor; None if nothing is, or it cannot be stored."""
         waiting, cursor.waiting = cursor.waiting, []
         due, cursor.due = cursor.due, None
         if cursor.to_delete:
@@ -184,7 +184,7 @@ class CursorKeeper:
         except LedgerError as error:
             _failed(write, error)
             return None
-        except Exception as error:  # the others go on, and whoever waits for this one is told
+        except Exception as error:  # the others continue, and this one's callers get the error
             _log.exception("the state of cursor %s cannot be written", cursor.path)
             _failed(write, StorageFailed(f"the state of cursor {cursor.path} cannot be written: {error!r}"))
             return None
@@ -207,7 +207,7 @@ class CursorKeeper:
             self._all_failed([each for each in writes if each.cursor.is_being_written], error)
 
     async def _committed(self, writes: list[_Write]) -> None:
-        """Commit as many together as can be; return when each is kept or refused."""
+        """Commit as many together as possible; return when each is stored or refused."""
         while writes:
             try:
                 versions = await self.store.commit([*(each.op for each in writes), *_claims(writes)])
@@ -217,9 +217,7 @@ class CursorKeeper:
             except MetadataFailed as error:
                 self._all_failed(writes, error)
                 return
-            except (
-                MetadataError
-            ) as error:  # one of them cannot be kept at all: the others need not suffer by it
+            except MetadataError as error:  # one of them cannot be stored at all: the others must not suffer
                 if len(writes) == 1:
                     self._all_failed(writes, error)
                 else:
@@ -231,7 +229,7 @@ class CursorKeeper:
             return
 
     async def _settle(self, writes: list[_Write], error: BadVersion) -> None:
-        """Leave in ``writes`` what is to be tried again after a commit that found another version of one node."""
+        """Retain in ``writes`` what has to be retried after a commit that found another version of one node."""
         one = next((each for each in writes if each.op.path == error.path), None)
         if one is not None:
             writes.remove(one)
@@ -259,7 +257,7 @@ class CursorKeeper:
         """Find out about another version of a cursor's node; return whether to try again with it."""
         cursor, op = write.cursor, write.op
         if isinstance(op, Delete):
-            self._done(write, MUST_NOT_EXIST)  # it was never kept
+            self._done(write, MUST_NOT_EXIST)  # it was never stored
             return False
         try:
             is_ours = await _is_ours(write)
@@ -278,7 +276,7 @@ class CursorKeeper:
         return True
 
     def _fence(self, write: _Write) -> None:
-        """Write nothing more of a cursor that is another owner's."""
+        """Stop writing a cursor that belongs to another owner."""
         cursor = write.cursor
         cursor.end = LedgerFenced(f"the cursor at {cursor.path} has another owner")
         cursor.is_being_written = False
@@ -321,7 +319,7 @@ async def _is_ours(write: _Write) -> bool:
 
 
 def _claims(writes: list[_Write]) -> list[Op]:
-    """Return what has to hold for a commit: that each log is still this owner's."""
+    """Return the conditions of a commit: that each log is still this owner's."""
     logs = {id(log): log for each in writes if (log := each.cursor.log) is not None}
     return [claim for log in logs.values() if (claim := log.claim) is not None]
 
@@ -331,7 +329,7 @@ def _version_of(stored: Stored | None) -> int:
 
 
 def _failed(write: _Write, error: LedgerError) -> None:
-    """Have what was not kept be due again, unless it was changed once more."""
+    """Mark what was not stored as due again, unless it has changed since."""
     cursor = write.cursor
     cursor.due = cursor.due or write.due
     cursor.is_being_written = False

@@ -33,7 +33,7 @@ from magnetar.metadata.segments import decoded
 
 
 class CursorsLog(CursorLog, Protocol):
-    """What the cursors of a log need of it besides (`magnetar.ledger.port.ManagedLedger`)."""
+    """The further methods of a log that its cursors use (`magnetar.ledger.port.ManagedLedger`)."""
 
     log_end_offset: int
 
@@ -44,9 +44,9 @@ class CursorsLog(CursorLog, Protocol):
 
 
 class KeptCursors(CursorStore):
-    """Keeps them with all others of its engine. ``load`` before use.
+    """Stores the cursors of one log with all others of its engine. Call ``load`` before use.
 
-    ``owned`` is the claim on the log, for an engine that keeps its list in the same store.
+    ``owned`` is the claim on the log, for an engine that stores its list in the same store.
     """
 
     def __init__(self, log: CursorsLog, keeper: CursorKeeper, owned: OwnedLog | None = None) -> None:
@@ -56,14 +56,14 @@ class KeptCursors(CursorStore):
         self._owned = owned
         self._kept: dict[str, KeptCursor] = {}
         self._infos: dict[str, Stored] = {}
-        """What was read of those that nobody has opened yet."""
+        """The nodes of cursors that were not opened yet."""
         self._open: dict[str, Cursor] = {}
         self._due: dict[str, KeptCursor] = {}
-        """Those that were changed; whether they have been kept since is seen when somebody asks."""
+        """Changed cursors; whether they have been stored since is checked on demand."""
         self._is_closed = False
 
     async def load(self) -> None:
-        """Find out which cursors there are."""
+        """Read which cursors there are."""
         store, path = self._keeper.store, path_of(self._log.name)
         try:
             found = await store.children(path)
@@ -88,19 +88,19 @@ class KeptCursors(CursorStore):
                 return await self.open(name, start)
             if info is None:
                 raise LedgerFenced(f"cursor {name} of {self._log.name} has another owner, who deleted it")
-            if name not in self._open:  # nobody was quicker
+            if name not in self._open:  # no other call was faster
                 self._open[name] = self._cursor(name, kept, info)
                 self._infos.pop(name, None)
         cursor = self._open[name]
         if kept.version < 0:
-            await self._keeper.written([kept])  # another one is just making it
+            await self._keeper.written([kept])  # another call is creating it
         return cursor
 
     async def _made(self, name: str, start: Start) -> Cursor:
         if self._owned is not None:
             await self._owned.begin()
         info = await self._beginning(start)
-        if name in self._kept:  # somebody was quicker
+        if name in self._kept:  # another call was faster
             return await self.open(name, start)
         kept = self._kept[name] = KeptCursor(
             cursor_path(self._log.name, name), log=self._owned, must_be_new=True
@@ -110,9 +110,7 @@ class KeptCursors(CursorStore):
         try:
             await self._keeper.written([kept])
         except LedgerError as error:
-            if (
-                self._kept.get(name) is kept and kept.unsure is None
-            ):  # otherwise whoever opens it next finds out
+            if self._kept.get(name) is kept and kept.unsure is None:  # otherwise the next open finds out
                 del self._kept[name], self._open[name]
                 kept.end = kept.end or error
                 if isinstance(error, LedgerFenced) and await self._was_made(name, kept.path):
@@ -121,7 +119,7 @@ class KeptCursors(CursorStore):
         return cursor
 
     async def _was_made(self, name: str, path: str) -> bool:
-        """Return whether a cursor that was to be made is there, made by a former owner of what is now this one's."""
+        """Return whether a cursor to create exists already, created by a former owner of the log."""
         try:
             if self._owned is None or not await self._owned.is_ours():
                 return False
@@ -184,7 +182,7 @@ class KeptCursors(CursorStore):
         kept.to_delete = True
         try:
             await self._keeper.written([kept])
-        except LedgerError:  # it is there still, and what was not kept of it is not known any more
+        except LedgerError:  # it still exists, and its unsaved changes are lost
             kept.to_delete, kept.end, kept.due = False, None, None
             self._kept[name] = kept
             raise
@@ -225,11 +223,11 @@ class KeptCursors(CursorStore):
             notify()
 
     def close(self) -> None:
-        """Have nothing more written of them: whoever opens the log again finds them as they are kept now."""
+        """Stop writing the cursors: the next owner of the log finds them as they are stored now."""
         self._is_closed = True
 
     async def end(self) -> None:
-        """Have nothing more written of them, for the log is deleted, and they with it; return when nothing is."""
+        """Stop writing the cursors, since the log is deleted with them; return when nothing is being written."""
         for name, kept in self._kept.items():
             kept.end = kept.end or LedgerFenced(f"cursor {name} of {self._log.name} was deleted")
         await self._keeper.passed(self._kept.values())
@@ -246,7 +244,7 @@ class KeptCursors(CursorStore):
 async def _last_readable(log: CursorsLog) -> Position:
     """Return the last entry that may be read, or a place before which there is none.
 
-    What lies behind it may be taken back: a cursor that began there would pass over what is put in its place.
+    Later entries may be taken back: a cursor that began there would skip those that replace them.
     """
     ledgers, end = log.ledgers(), log.last_stable_offset
     if end == log.log_end_offset:
@@ -255,6 +253,6 @@ async def _last_readable(log: CursorsLog) -> Position:
         with suppress(OffsetOutOfRange):  # it was trimmed meanwhile
             if found := await log.read(end - 1, max_bytes=1, up_to=end):
                 return Position(found[0].ledger_id, found[0].entry_id)
-    # There is nothing to read: it was compacted away, or let go of.
+    # There is nothing to read: it was compacted away, or deleted.
     last = ([each for each in ledgers if each.first_offset < end] or ledgers)[-1]
     return Position(last.ledger_id, last.entries - 1 if last.sealed else BEFORE_FIRST)

@@ -1,4 +1,4 @@
-"""The port's part about cursors: what an engine keeps of the reading states of one log, and how one gets at them."""
+"""The port's part about cursors: how an engine stores the reading states of one log."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from magnetar.ledger.formats.cursor_info import CursorInfo
 
 
 class CursorStore(ABC):
-    """The cursors of one managed ledger, which gives it (`ManagedLedger.cursors`).
+    """The cursors of one managed ledger (`ManagedLedger.cursors` returns it).
 
-    What a cursor is done with counts in memory at once. It is durable after `save`, and without being asked
-    ``save_interval_ms`` after the last time, if it is changed again then. Whoever changes one that was deleted, or that
-    another owner changed, is told by ``LedgerFenced``.
+    Acknowledgements count in memory immediately. They are durable after `save`, and automatically ``save_interval_ms``
+    after the last time, if the cursor is changed again then. A change of a cursor that was deleted, or that another
+    owner changed, raises ``LedgerFenced``.
     """
 
     save_interval_ms: int = 0
     watchers: list[Callable[[], None]]
-    """Called when a cursor was changed of which something is in memory only."""
+    """Called when a cursor was changed, and has something in memory only."""
 
     @abstractmethod
     def names(self) -> list[str]:
@@ -27,49 +27,49 @@ class CursorStore(ABC):
 
     @abstractmethod
     async def open(self, name: str, start: Start = Start.latest) -> Cursor:
-        """Open a durable cursor, or make it, durably; return the same one each time.
+        """Open a durable cursor, or create it durably; return the same one each time.
 
-        One that begins at the latest begins behind the last entry that may be read: what is on its way comes.
-        Raises ``LedgerCorrupt`` or ``LedgerNotFound`` where what is kept of it cannot be read: it is not made anew.
+        One that begins at the latest begins after the last entry that may be read: entries in flight will come.
+        Raises ``LedgerCorrupt`` or ``LedgerNotFound`` if its stored state cannot be read: it is not created again.
         """
 
     @abstractmethod
     async def non_durable(self, start: Start = Start.latest) -> Cursor:
-        """Return a cursor of one's own that nobody else sees."""
+        """Return a private cursor of the caller."""
 
     @abstractmethod
     async def delete(self, name: str) -> None:
-        """Forget a durable cursor; unknown names are no error."""
+        """Delete a durable cursor; unknown names are no error."""
 
     @property
     @abstractmethod
     def unsaved(self) -> bool:
-        """Whether cursors have something in memory only."""
+        """True if cursors have something in memory only."""
 
     @abstractmethod
     async def save(self) -> None:
-        """Make what cursors have in memory durable; raise ``LedgerError`` where that failed, and it stays in memory."""
+        """Make what cursors have in memory durable; raise ``LedgerError`` if that failed, and it stays in memory."""
 
     @abstractmethod
     async def read(self, name: str) -> CursorInfo | None:
-        """Return what is kept of a durable cursor, as it is; raises as `open`."""
+        """Return the stored state of a durable cursor, as it is; raises as `open`."""
 
     @abstractmethod
     def change(self, name: str, info: Callable[[], CursorInfo]) -> None:
-        """Have a durable cursor that nobody opens become what ``info`` returns when it is saved."""
+        """Replace the state of a durable cursor that is not open by what ``info`` returns when it is saved."""
 
 
 class CursorLedgers(ABC):
-    """Where an engine keeps the state of a cursor that is too large for the metadata: a ledger of its own."""
+    """The store for cursor states that are too large for the metadata: a ledger for each."""
 
     @abstractmethod
     async def write(self, state: bytes) -> int:
-        """Keep a state in a new ledger, durably; return the ledger's id. Raises ``LedgerError``."""
+        """Store a state in a new ledger, durably; return the ledger's id. Raises ``LedgerError``."""
 
     @abstractmethod
     async def read(self, ledger_id: int) -> bytes:
-        """Return the state that lies in a ledger; raise ``LedgerNotFound`` or ``LedgerCorrupt``."""
+        """Return the state in a ledger; raise ``LedgerNotFound`` or ``LedgerCorrupt``."""
 
     @abstractmethod
     def forget(self, ledger_ids: Iterable[int]) -> None:
-        """Let go of ledgers that no cursor refers to any more."""
+        """Delete ledgers that no cursor refers to any more."""

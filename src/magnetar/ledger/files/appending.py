@@ -1,9 +1,9 @@
-"""What is appended to a managed ledger of the files engine: gathered, written, queued while there is nowhere to write.
+"""Appends to a managed ledger of the files engine: gathered, written, and queued while no ledger is open.
 
-An append goes to the open ledger's file at once, or with others at the end of a gathering. Where the open ledger has
-had its time, or there is none yet, it is queued: making a ledger takes a file and a commit of the metadata, which
-nobody waits for on the event loop. What was queued is written as soon as the new ledger counts: its position is known
-then.
+An append goes to the open ledger's file immediately, or with others at the end of a gathering. If the open ledger is
+due to be closed, or there is none yet, it is queued: creating a ledger takes a file and a commit of the metadata, for
+which the event loop does not wait. Queued entries are written as soon as the new ledger is committed: their positions
+are known then.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from magnetar.records.tuples import maker
 
 _position = maker(Position)
 LEFT = "left_ledger"
-"""Of the list's properties: the open ledger, which takes no more entries."""
+"""A property of the list: the open ledger, which takes no more entries."""
 _log = logging.getLogger("magnetar.ledger")
 
 
@@ -59,7 +59,7 @@ class Queued(NamedTuple):
 
 
 class Appender:
-    """The one that writes to one log. Its methods run on the event loop; only making ledgers leaves it."""
+    """The writer of one log. Its methods run on the event loop; only the creation of ledgers leaves it."""
 
     def __init__(self, shared: EngineParts, state: LogState) -> None:
         self.lazy = LazyAppends(shared, state)
@@ -75,14 +75,14 @@ class Appender:
         self._rolling: asyncio.Task[None] | None = None
 
     def adopt(self, writer: LedgerFile | None, *, is_lazy: bool) -> None:
-        """Go on with the open ledger; ``is_lazy``: its end may only be in the page cache."""
+        """Continue with the open ledger; ``is_lazy``: its end may only be in the page cache."""
         self._state.writer = writer
         if writer is not None and is_lazy:
             self.lazy.files.add(writer)
         self._look_whether_ready()
 
     def _look_whether_ready(self) -> None:
-        """Whether the list says that what is written in this boot may be torn, and that more may be written."""
+        """Note if the list says that what is written in this boot may be torn, and that more may be written."""
         ledgers = self._state.ledger_list
         self._is_ready = ledgers.is_of_this_boot and LEFT not in ledgers.info.properties
 
@@ -138,12 +138,12 @@ class Appender:
         return Pending(base_offset, self._gathered_done, position)
 
     def takes_more(self, now_ms: int) -> bool:
-        """Whether the open ledger, if there is one, has not had its time yet."""
+        """True if the open ledger, if there is one, has not had its time yet."""
         writer = self._state.writer
         return writer is not None and self._takes_more(writer, now_ms)
 
     def _takes_more(self, writer: LedgerFile, now_ms: int) -> bool:
-        """Whether the open ledger takes one more entry, and may be written to in this boot."""
+        """True if the open ledger takes one more entry, and may be written to in this boot."""
         if not self._is_ready:
             return False
         policy, index = self._log.policy, writer.index
@@ -182,7 +182,7 @@ class Appender:
         try:
             return self._write(writer, mark, parts)
         except LedgerError:
-            self._log.log_end_offset = mark.next_offset  # nobody was told that it had a place
+            self._log.log_end_offset = mark.next_offset  # its place was not reported yet
             raise
 
     def _write(
@@ -193,7 +193,7 @@ class Appender:
         done: Done | None = None,
         flush: Flush | None = None,
     ) -> Done | None:
-        """Write what was added since ``mark``; return what tells when it is durable, if it has to be.
+        """Write what was added since ``mark``; return a `Done` for when it is durable, if it has to be.
 
         That is ``done`` where it is given, and so it is with ``flush``. Raises ``LedgerError`` with the ledger as it
         was at ``mark``.
@@ -232,7 +232,7 @@ class Appender:
         )
 
     def _take_back(self, offset: int, error: LedgerError) -> list[Done]:
-        """Have the log end at ``offset`` again; return what is to fail of what was queued behind."""
+        """Cut the log back to ``offset``; return the appends to fail among those that were queued after it."""
         gone = [each.done for each in self._queue]
         self._queue.clear()
         self._log.log_end_offset = offset
@@ -257,7 +257,7 @@ class Appender:
         return pending
 
     async def roll(self) -> None:
-        """Have the open ledger be full, if it holds anything, and the next one ready; raise ``LedgerError``."""
+        """Close the open ledger, if it has entries, and open the next one; raise ``LedgerError``."""
         while self._rolling is not None:
             await asyncio.wait([self._rolling])
         writer = self._state.writer
@@ -270,13 +270,13 @@ class Appender:
             await asyncio.wait([self._rolling])
 
     def _begin_roll(self, *, force: bool) -> asyncio.Task[None]:
-        # Now, while it speaks of what lies in that ledger alone.
+        # Now, while it covers only what lies in that ledger.
         self.checkpoints.note_end(self._state.writer)
         self._rolling = self._shared.work.background(self._roll(force=force))
         return self._rolling
 
     async def _roll(self, *, force: bool) -> None:
-        """Make ledgers until all that was queued is written, or take it back."""
+        """Create ledgers until all that was queued is written, or take it back."""
         try:
             while True:
                 await self._become_writable(force=force)
@@ -310,7 +310,7 @@ class Appender:
         await self._new_ledger()
 
     async def _new_ledger(self) -> None:
-        """Open a new ledger for appends, and have the old one sealed in the background."""
+        """Open a new ledger for appends, and seal the old one in the background."""
         shared, state, now_ms = self._shared, self._state, self._shared.clock()
         old, checkpoints = state.writer, self.checkpoints
         ledgers, first_offset = state.ledger_list.info.ledgers, self.written_offset_of_next
@@ -336,7 +336,7 @@ class Appender:
 
     @property
     def written_offset_of_next(self) -> int:
-        """The first offset of a ledger that begins behind what has been written."""
+        """The first offset of a ledger that begins after what has been written."""
         return self._queue[0].pending.base_offset if self._queue else self._log.log_end_offset
 
     def _write_queue(self) -> None:
@@ -355,7 +355,7 @@ class Appender:
         if not written:
             return
         try:
-            # What was to be durable is, whatever the policy has become.
+            # Appends that were promised to be durable are, whatever the policy is now.
             flush = Flush.always if any(each.flush is Flush.always for each in written) else None
             self._write(writer, mark, parts, DoneTogether([each.done for each in written]), flush)
         except LedgerError:

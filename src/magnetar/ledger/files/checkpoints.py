@@ -1,4 +1,4 @@
-"""What is kept beside a log's ledgers, so that recovery need not read them: their indexes, and the owner's snapshot.
+"""Indexes and the owner's snapshot, stored next to a log's ledgers so that recovery need not read these.
 
 The open ledger's is kept every so many bytes or entries, a full one's when it is sealed. All of it is written in the
 background, one after the other, and only once the ledger itself is flushed as far as the policy asks for it.
@@ -29,12 +29,12 @@ _OFFSET = struct.Struct(">Q")
 
 
 class Checkpoints:
-    """Those of one log."""
+    """The checkpoints of one log."""
 
     def __init__(
         self, shared: EngineParts, state: LogState, lazy: LazyAppends, has_queue: Callable[[], bool]
     ) -> None:
-        """``has_queue`` tells whether something that was placed waits for a ledger."""
+        """``has_queue`` returns whether a placed entry waits for a ledger."""
         self.keeping = asyncio.Lock()
         """Held while one is written: one index of this log at a time, in order."""
         self.sealing: asyncio.Task[None] | None = None
@@ -58,14 +58,14 @@ class Checkpoints:
             self._kept = kept
 
     def _adopt_snapshot(self, data: bytes, end: int) -> bool:
-        """Take over a snapshot, unless it speaks of messages from ``end`` on, which were lost or taken back."""
+        """Take over a snapshot, unless it covers messages from ``end`` on, which were lost or taken back."""
         offset = _OFFSET.unpack_from(data)[0] if len(data) >= _OFFSET.size else end + 1
         if 0 < offset <= end:
             self._log.snapshot = Snapshot(offset, data[_OFFSET.size :])
         return bool(offset <= end)
 
     def take_back(self, offset: int) -> None:
-        """Messages from ``offset`` on were taken back: no snapshot speaks of them."""
+        """Drop snapshots that cover messages from ``offset`` on, which were taken back."""
         log = self._log
         if log.snapshot is not None and log.snapshot.offset > offset:
             log.snapshot = None
@@ -73,27 +73,27 @@ class Checkpoints:
                 self._adopt_snapshot(self._kept[2], offset)
 
     def begin(self, new: LedgerFile) -> None:
-        """A new ledger is the open one."""
+        """Note that a new ledger is the open one."""
         self._bytes, self._entries = new.index.end, 0
 
     def look(self, writer: LedgerFile) -> None:
-        """Keep the open ledger's index if enough was written since."""
+        """Store the open ledger's index if enough was written since."""
         index = writer.index
         if index.end - self._bytes >= CHECKPOINT_BYTES or index.entries - self._entries >= CHECKPOINT_ENTRIES:
             self.keep_soon(writer)
 
     def keep_soon(self, writer: LedgerFile) -> None:
-        """Keep, in the background, the index of the open ledger, so that recovery need not read it from its start."""
+        """Store, in the background, the index of the open ledger, so that recovery need not read it from its start."""
         self._bytes, self._entries = writer.index.end, writer.index.entries
-        # Where nobody asked for flushes, they would only cost: what was not flushed outlives all but a power loss.
+        # If the policy does not ask for flushes, they would only cost: unflushed data outlive all but a power loss.
         flushes = self._log.policy.flush is not Flush.os or self._shared.boot == UNKNOWN_BOOT
         self._shared.work.background(self.keep(writer, flushes=flushes))
 
     async def keep(self, ledger: LedgerFile, *, flushes: bool = True) -> None:
-        """Keep the index of the open ledger."""
+        """Store the index of the open ledger."""
         async with self.keeping:
             if ledger is not self._state.writer or self._state.is_deleted:
-                return  # its last index is kept when it is sealed
+                return  # its last index is stored when it is sealed
             checkpoint = self._of(ledger)
             if checkpoint.key == self._kept:
                 return
@@ -109,7 +109,7 @@ class Checkpoints:
         log = self._log
         if (
             log.take_snapshot is not None and not self._has_queue()
-        ):  # what waits for a ledger may be taken back
+        ):  # entries that wait for a ledger may be taken back
             log.snapshot = Snapshot(log.log_end_offset, log.take_snapshot())
         offset, snapshot = log.snapshot or Snapshot(0, b"")
         data = _OFFSET.pack(offset) + snapshot
@@ -119,7 +119,7 @@ class Checkpoints:
         )
 
     async def remove(self, ledger_ids: list[int]) -> None:
-        """Delete ledgers, after the owner's snapshot, which may lie beside them, was kept elsewhere."""
+        """Delete ledgers, after the owner's snapshot, which may lie next to them, was stored elsewhere."""
         if self._state.writer is not None:
             await self.keep(self._state.writer)
         async with self.keeping:
@@ -128,7 +128,7 @@ class Checkpoints:
     # -- full ledgers ------------------------------------------------------------------------------------------
 
     def note_end(self, writer: LedgerFile | None) -> None:
-        """Note what is to be kept of the open ledger if it ends here."""
+        """Note the checkpoint of the open ledger if it ends here."""
         self._end = None if writer is None else self._of(writer)
 
     def seal(self, old: LedgerFile) -> None:
@@ -144,13 +144,13 @@ class Checkpoints:
             await asyncio.wait([self.sealing])
 
     def seal_again(self) -> None:
-        """Try again what failed: the disk may let us by now, and what is not sealed never goes."""
+        """Retry what failed: the disk may work by now, and a ledger that is not sealed is never deleted."""
         unsealed, self._unsealed = self._unsealed, []
         for old, checkpoint in unsealed:
             self.sealing = self._shared.work.background(self._seal(old, checkpoint))
 
     async def _seal(self, old: LedgerFile, checkpoint: Checkpoint) -> None:
-        """Make a ledger that is full durable, keep its index, and note in the metadata that it is whole."""
+        """Make a full ledger durable, store its index, and note in the metadata that it is whole."""
         state = self._state
 
         def make(info: ManagedLedgerInfo) -> bool:
@@ -176,7 +176,7 @@ class Checkpoints:
     # -- the end -----------------------------------------------------------------------------------------------
 
     def last(self) -> Checkpoint | None:
-        """Return what is still to be kept at a clean end, if anything is."""
+        """Return the checkpoint that is still due at a clean end, if any."""
         writer = self._state.writer
         if writer is None:
             return None

@@ -1,6 +1,6 @@
-"""The compacted ledger beside a managed ledger: how the files engine writes one and puts it in the old one's place.
+"""The compacted ledger of a managed ledger: how the files engine writes one and replaces the old one.
 
-A commit is one write of the metadata: with it the new compacted ledger counts and, where it replaces history, the
+A commit is one write of the metadata: from then on the new compacted ledger counts and, if it replaces history, the
 ledgers below the horizon do not any more. Their files go after it, in the background. A run that a crash ended left
 nothing but one file, which the metadata names beforehand (``compacting``), and which the next opening removes.
 For reading from the compacted ledger see `reading`; for when and what to compact see
@@ -29,7 +29,7 @@ COMPACTING = "compacting"
 
 
 class CompactedLedgers:
-    """What a compactor needs of one log. Its verbs are those of `CompactableLog`."""
+    """The part of one log that its compactor uses. Its methods are those of `CompactableLog`."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The states of cursors that are too large for the metadata: a ledger's file for each, written anew with every change.
+"""The states of cursors that are too large for the metadata: a ledger's file for each, new with every change.
 
 The state lies in entries of at most a megabyte, behind the head that every entry has. A crash between such a file and
 the commit that names it leaves the file behind; nothing refers to it.
@@ -29,7 +29,7 @@ _log = logging.getLogger("magnetar.ledger")
 
 
 class FilesCursorLedgers(CursorLedgers):
-    """Those of one engine."""
+    """The ledgers of one engine's cursors."""
 
     def __init__(self, shared: EngineParts) -> None:
         self._shared = shared
@@ -73,7 +73,7 @@ class FilesCursorLedgers(CursorLedgers):
 
 
 def read_state(disk: Disk, root: Path, ledger_id: int) -> bytes:
-    """Return the state that lies in a ledger; raise ``LedgerNotFound``, ``LedgerCorrupt`` or ``OSError``."""
+    """Return the state in a ledger; raise ``LedgerNotFound``, ``LedgerCorrupt`` or ``OSError``."""
     path = ledger_path(root, ledger_id)
     try:
         file = disk.open(path)

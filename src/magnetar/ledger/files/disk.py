@@ -1,6 +1,6 @@
-"""The disk, as storage sees it: a port, so that a simulated one can tear, lose and fill up in its place.
+"""The disk, as storage sees it: a port, so that a simulated one can tear, lose and fill up instead.
 
-Positions and sizes are bytes. Failures are ``OSError``; the caller says what they mean for its promise.
+Positions and sizes are bytes. Failures are ``OSError``; the caller decides what they mean for its promise.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 _DESCRIPTOR_S = 10.0
 _IOV_MAX = 1024
 _SMALL_BYTES = 16 << 10
-_PROBE = bytearray(1)  # nobody looks at what is read into it
+_PROBE = bytearray(1)  # its content is not used
 
 
 class File(ABC):
@@ -93,7 +93,7 @@ class Disk(ABC):
 
     @abstractmethod
     def replace(self, files: Mapping[Path, Buffer]) -> None:
-        """Put whole files in place, each at once and durably: a reader sees the old one or the new one."""
+        """Replace whole files, each atomically and durably: a reader sees the old one or the new one."""
 
     @abstractmethod
     def remove(self, path: Path) -> None:
@@ -146,7 +146,7 @@ class RealFile(File):
         return None
 
     def _read_into(self, buffer: bytearray, at: int) -> int:
-        """Read what is in the page cache; give how many bytes that are."""
+        """Read what is in the page cache; return how many bytes that are."""
         try:
             return os.preadv(self._fd, [buffer], at, os.RWF_NOWAIT)
         except BlockingIOError:
@@ -251,7 +251,7 @@ class RealDisk(Disk):
 
     @staticmethod
     def _sync_file_system(path: Path) -> bool:
-        """One ``syncfs`` for many files; tell whether it could be done."""
+        """Do one ``syncfs`` for many files; return whether that was possible."""
         with contextlib.suppress(FileNotFoundError):
             fd = _opened(path)
             try:
@@ -262,7 +262,7 @@ class RealDisk(Disk):
 
 
 def _opened(path: Path) -> int:
-    """Open a file that is to be flushed. That no descriptor is left says nothing of the disk: wait for one a while."""
+    """Open a file to flush. A lack of descriptors is no failure of the disk: wait for one for a while."""
     until = time.monotonic() + _DESCRIPTOR_S
     while True:
         try:

@@ -50,13 +50,13 @@ from magnetar.metadata.errors import MetadataError, NotEmpty, NotFound
 from magnetar.metadata.ops import ANY, MUST_NOT_EXIST, Delete, Put, Stored
 from magnetar.metadata.port import MetadataStore
 
-_STATE = "/magnetar/files-engine"  # the boot, and up to which use nothing of the journal is needed any more
+_STATE = "/magnetar/files-engine"  # the boot, and the use up to which the journal is not needed any more
 _DELETED_AT_ONCE = 1000
 _log = logging.getLogger("magnetar.ledger")
 
 
 def clean_use_of(metadata: BlockingStore) -> int:
-    """Return up to which use nothing of the journal is needed any more."""
+    """Return the use up to which the journal is not needed any more."""
     return _clean_use(metadata.get(_STATE))
 
 
@@ -65,7 +65,7 @@ def _clean_use(stored: Stored | None) -> int:
 
 
 def _ledgers_of(cursors: Mapping[str, Stored]) -> list[int]:
-    """Return the ledgers that hold states of cursors."""
+    """Return the ledgers with states of cursors."""
     found = []
     for path, stored in cursors.items():
         try:
@@ -76,7 +76,7 @@ def _ledgers_of(cursors: Mapping[str, Stored]) -> list[int]:
 
 
 class FilesEngine(LedgerEngine):
-    """Managed ledgers in files below ``root``. Clock, disk and threads are handed in, so that a test can own them."""
+    """Managed ledgers in files below ``root``. Clock, disk and threads are arguments, so tests can replace them."""
 
     can_offload = True
 
@@ -125,12 +125,12 @@ class FilesEngine(LedgerEngine):
         self._managed: dict[str, FilesManagedLedger] = {}
         self._opening: dict[str, asyncio.Future[FilesManagedLedger]] = {}
         self._going: dict[str, asyncio.Future[None]] = {}
-        """Those that are being let go of, and when they are closed."""
+        """The logs that are being released, each with a future for when it is closed."""
         self._replay = JournalReplay(root, disk, self.shared.files, clock)
 
     @property
     def journal(self) -> Journal:
-        """The journal; made when it is first asked for."""
+        """The journal; created on first use."""
         return self.shared.journal
 
     def _made_durable(self, seconds: float, size: int) -> None:
@@ -153,7 +153,7 @@ class FilesEngine(LedgerEngine):
 
     async def start(self) -> None:
         if self.worker:
-            return  # whoever looks after the workers has done it for all of them
+            return  # the supervisor of the workers has done it for all of them
         if await self.metadata.get(SWAP) is not None:
             # What a migration that was killed left to do.
             await self.shared.work.in_thread(lambda: finish_swap(self.root, self.metadata.blocking))
@@ -177,7 +177,7 @@ class FilesEngine(LedgerEngine):
         return left_by_workers(self.shared.disk, self.root)
 
     async def _note_clean(self, use: int) -> None:
-        """Note that nothing of the journal up to ``use`` will be needed again: nobody else has this directory."""
+        """Note that the journal up to ``use`` will not be needed again: no other process has this directory."""
         await self.metadata.commit([Put(_STATE, f"{self.shared.boot} {use}".encode(), ANY)])
 
     # -- recovery ----------------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ class FilesEngine(LedgerEngine):
         unfinished = info.properties.pop(COMPACTING, None)
         if unfinished is not None:
             self.shared.remove_later([int(unfinished)])  # what a compaction wrote before a crash ended it
-        # A crash may have come between the commit that says where they lie alone and the end of their files.
+        # A crash may have come between the commit that leaves them in tiered storage alone and the end of their files.
         self.shared.remove_later([each.ledger_id for each in info.ledgers if each.offloaded])
         if recovery.changed:
             await managed.ledger_list.change(lambda info: True)
@@ -283,7 +283,7 @@ class FilesEngine(LedgerEngine):
             await asyncio.shield(self.shared.work.background(self._end(managed, self._begin_going(name))))
 
     def drop_lost(self, managed: FilesManagedLedger) -> None:
-        """Hold a log no more that another owner took; whoever opens it gets what that one made of it."""
+        """Drop a log that another owner took; opening it again gets its new state."""
         name = managed.name
         if self._managed.get(name) is managed and name not in self._going:
             self.shared.work.background(self._end(managed, self._begin_going(name)))
@@ -303,7 +303,7 @@ class FilesEngine(LedgerEngine):
             gone.set_result(None)
 
     async def _gone(self, name: str) -> None:
-        """Return when nobody is letting go of it any more."""
+        """Return when the log is not being released any more."""
         while (going := self._going.get(name)) is not None:
             await asyncio.shield(going)
 
@@ -311,7 +311,7 @@ class FilesEngine(LedgerEngine):
         while (opening := self._opening.get(name)) is not None:
             await asyncio.wait([opening])
         await self._gone(name)
-        # It goes on when whoever asked is cancelled: files that nothing refers to any more would stay.
+        # It continues if the caller is cancelled: otherwise files that nothing refers to any more would stay.
         await asyncio.shield(self.shared.work.background(self._delete(name, self._begin_going(name))))
 
     async def _delete(self, name: str, gone: asyncio.Future[None]) -> None:
@@ -325,7 +325,7 @@ class FilesEngine(LedgerEngine):
                 await self._delete_nodes(name, info)
                 self.shared.remove_later([summary.ledger_id for summary in info.files()])
                 return
-            async with managed.ledger_list.changing:  # what is being written of it must not come behind
+            async with managed.ledger_list.changing:  # what is being written of it must not come later
                 await self._delete_nodes(name, managed.ledger_list.info)
                 self._managed.pop(name, None)
                 managed.abandon()
@@ -344,7 +344,7 @@ class FilesEngine(LedgerEngine):
             await asyncio.shield(self.shared.work.background(self._forget(managed, self._begin_going(name))))
 
     async def _forget(self, managed: FilesManagedLedger, gone: asyncio.Future[None]) -> None:
-        """Write nothing more of it, and remove what the other engine does not know of."""
+        """Stop writing it, and remove what the other engine does not know of."""
         try:
             await managed.end_cursors()
             async with managed.ledger_list.changing:
@@ -355,7 +355,7 @@ class FilesEngine(LedgerEngine):
             gone.set_result(None)
 
     async def _delete_nodes(self, name: str, info: ManagedLedgerInfo) -> None:
-        """Delete what the metadata store has of a log: what lies beneath it first, which is cursors."""
+        """Delete the nodes of a log in the metadata store: those of its cursors, below it, first."""
         path, notes = path_of(name), doomed_objects(name, info.ledgers)
         while True:
             cursors = await self.metadata.get_tree(path)
@@ -400,7 +400,7 @@ class FilesEngine(LedgerEngine):
         return list(self._managed.values())
 
     async def close_some(self, some: Sequence[FilesManagedLedger]) -> bool:
-        """Close managed ledgers together, with one flush for all; tell whether all was kept."""
+        """Close managed ledgers together, with one flush for all; return whether all was stored."""
         for managed in some:
             managed.stop()
         for managed in some:

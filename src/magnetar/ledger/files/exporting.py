@@ -1,4 +1,4 @@
-"""From a sealed ledger's file to the two objects that tiered storage has of it. Runs in a thread, in bounded pieces."""
+"""Write a sealed ledger's file as the two objects of tiered storage. Runs in a thread, in bounded pieces."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def export(
     summary: LedgerSummary,
     attributes: Mapping[str, str],
 ) -> int:
-    """Write a ledger's objects, with ``attributes`` besides what Pulsar wants; return how many bytes they are.
+    """Write a ledger's objects, with ``attributes`` in addition to Pulsar's; return how many bytes they are.
 
-    Raises ``LedgerCorrupt`` for a damaged ledger, of which nothing is there then, and ``TierFailed``.
+    Raises ``LedgerCorrupt`` for a damaged ledger, of which no object exists then, and ``TierFailed``.
     """
     store = tiers.store(place)
     try:
@@ -49,7 +49,7 @@ def export(
 
 
 class LedgerBlocks:
-    """The blocks of a data object, made of a ledger's file as they are asked for; ``index`` tells where they lie."""
+    """The blocks of a data object, made of a ledger's file on demand; ``index`` has their places."""
 
     def __init__(self, disk: Disk, root: Path, summary: LedgerSummary, block_bytes: int) -> None:
         self.entry_bytes = 0

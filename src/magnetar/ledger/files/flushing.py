@@ -1,4 +1,4 @@
-"""What makes files durable beside the journal: files of ledgers, now or with the next tick, and their checkpoints."""
+"""Flushes of files, in addition to the journal: ledgers, now or with the next tick, and their checkpoints."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from magnetar.ledger.formats.sparse import SparseIndex
 
 
 class Checkpoint(NamedTuple):
-    """What is to be kept beside a ledger: ``key`` (ledger id, end, snapshot) tells whether it was kept already."""
+    """An index to store next to a ledger: ``key`` (ledger id, end, snapshot) shows whether it was stored already."""
 
     key: tuple[int, int, bytes]
     ledger: Path
@@ -26,12 +26,12 @@ class Checkpoint(NamedTuple):
 
     @property
     def mark(self) -> str:
-        """What ``closed_at`` in the list's properties reads when it was the last one of a clean end."""
+        """The value of ``closed_at`` in the list's properties if it was the last one of a clean end."""
         return f"{self.key[0]}:{self.key[1]}"
 
 
 class Flushing:
-    """That of one engine. After one failure nobody can tell any more what the disk kept: durable appends end."""
+    """The flushes of one engine. After one failure it is unknown what the disk stored: durable appends end."""
 
     def __init__(
         self, disk: Disk, work: EngineWork, journal: Callable[[], Journal], boot: str, interval_ms: int
@@ -45,7 +45,7 @@ class Flushing:
         self._timer: asyncio.TimerHandle | None = None
 
     def flush_soon(self, path: Path) -> None:
-        """Have a ledger's file flushed with the next tick."""
+        """Schedule a ledger's file for the flush of the next tick."""
         self._paths.add(path)
         if self._timer is None:
             loop = asyncio.get_running_loop()
@@ -64,7 +64,7 @@ class Flushing:
             await self._work.in_thread(lambda: self._disk.sync(paths))
 
     def flush_now(self, paths: list[Path]) -> None:
-        """Do what `flush` does, and let the loop wait for it."""
+        """Do what `flush` does, while the loop waits for it."""
         with self._failing_for_good():
             self._disk.sync(paths)
 
@@ -77,7 +77,7 @@ class Flushing:
             raise as_storage_error(error) from error
 
     async def keep(self, checkpoints: list[Checkpoint]) -> None:
-        """Make ledgers durable, then put what is to be kept beside them into their index files."""
+        """Make ledgers durable, then write their checkpoints into their index files."""
         marks = [each.points.mark() for each in checkpoints]
         files = {each.path: each.points.encode(each.snapshot) for each in checkpoints}
         await self.flush([each.ledger for each in checkpoints])
@@ -86,7 +86,7 @@ class Flushing:
         await self._put(files)
 
     async def keep_for_this_boot(self, checkpoint: Checkpoint) -> None:
-        """Put what is to be kept into a ledger's index file, and leave it to the system when to flush the ledger."""
+        """Write a checkpoint into a ledger's index file, and leave it to the system when to flush the ledger."""
         await self._put({checkpoint.path: checkpoint.points.encode(checkpoint.snapshot, boot=self._boot)})
 
     async def _put(self, files: dict[Path, bytes]) -> None:

@@ -1,4 +1,4 @@
-"""Appends that come together: written at the end, the entries of one log at once. See `LedgerEngine.gathering`."""
+"""Appends that come together: written at the end, with one write for each log. See `LedgerEngine.gathering`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _log = logging.getLogger("magnetar.ledger")
 
 
 class Gathering(AbstractContextManager[None]):
-    """The one of an engine: what begins within another ends with that."""
+    """The gathering of an engine: one that begins within another ends with it."""
 
     __slots__ = ("_to_settle", "_writes", "depth", "refused")
 
@@ -21,7 +21,7 @@ class Gathering(AbstractContextManager[None]):
         self.refused: dict[ManagedLedger, LedgerError] = {}
         """The logs that could not be written to within this gathering."""
         self.depth = 0
-        """Above 0 what is appended is written at the end."""
+        """If above 0, appends are written at the end."""
         self._writes: list[Callable[[], None]] = []
         self._to_settle: list[tuple[Done, LedgerError | None]] = []
 
@@ -40,11 +40,11 @@ class Gathering(AbstractContextManager[None]):
             self.depth = 0
 
     def write_later(self, write: Callable[[], None]) -> None:
-        """Have what is gathered for a log written at the end; ``write`` tells for itself what could not be."""
+        """Schedule the write of a log's gathered appends for the end; ``write`` reports its own failures."""
         self._writes.append(write)
 
     def settle_later(self, done: Done, error: LedgerError | None) -> None:
-        """Tell what became of appends when all logs are written: nobody goes on while some are not."""
+        """Report the outcome of appends when all logs are written: no caller resumes while some are not."""
         self._to_settle.append((done, error))
 
     def _write(self) -> None:
@@ -53,7 +53,7 @@ class Gathering(AbstractContextManager[None]):
             for write in writes:
                 try:
                     write()
-                except Exception:  # raised by whoever was told of it; it is written already
+                except Exception:  # raised by a callback; the write is done already
                     _log.exception("a reader failed when it was told of more")
         self.refused = {}
 

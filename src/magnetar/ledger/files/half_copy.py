@@ -1,7 +1,7 @@
 """A data directory without its metadata: half a copy, which is refused before anything is written.
 
 Only the metadata say which ledgers make up which topic. A broker that began with empty ones would be ready with no
-topics, and a repair would then take the ledgers for strangers and delete them.
+topics, and a repair would then take the ledgers for unreferenced ones and delete them.
 """
 
 from __future__ import annotations

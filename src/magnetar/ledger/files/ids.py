@@ -1,8 +1,8 @@
-"""Ids of ledgers: no two ledgers of a metadata store ever get the same one, whoever makes them.
+"""Ids of ledgers: no two ledgers of a metadata store ever get the same one, whichever engine creates them.
 
 Ids are taken from the store in blocks, by compare-and-set, so engines on one store share none. Those of one engine
-grow; of two engines' nothing says which is higher. So whoever adds a ledger to a log asks for an id above those that
-the log has: within one log the order of ids is that of its ledgers, and positions are compared by it, as Pulsar does.
+grow; those of two engines have no order. So an engine that adds a ledger to a log requests an id above those of the
+log: within one log the order of ids is that of its ledgers, and positions are compared by it, as Pulsar does.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from magnetar.metadata.port import MetadataStore
 
 NEXT_ID = "/magnetar/files/next-id"
 _NEXT_ID_BEFORE = "/ledgers/next-id"
-"""Where it lay before: that root is BookKeeper's. What was given out there is not given out again."""
+"""The earlier path, whose root is BookKeeper's. Ids that were assigned there are not assigned again."""
 BLOCK = 1000
 
 
 class LedgerIds:
-    """Gives out ids of one store."""
+    """Assigns ids from one store."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
@@ -33,7 +33,7 @@ class LedgerIds:
     async def new(self, *, above: int = -1) -> int:
         """Return an id that no ledger ever had, higher than ``above``; raise ``StorageFull`` or ``StorageFailed``."""
         async with self._taking:
-            # What another engine got since lies above the rest of this one's block, which is given up then.
+            # Another engine's ids since lie above the rest of this one's block, which is given up then.
             if self._next == self._limit or self._next <= above:
                 self._next, self._limit = await self._take()
             self._next += 1
@@ -47,7 +47,7 @@ class LedgerIds:
                 try:
                     await self._store.commit([put])
                 except BadVersion:
-                    continue  # another engine was quicker
+                    continue  # another engine was faster
                 return first, first + BLOCK
         except MetadataError as error:
             raise metadata_failed(error) from error
@@ -61,7 +61,7 @@ def take_ids(store: BlockingStore, count: int) -> range:
 
 
 def never_give_out(store: BlockingStore, ledger_ids: Iterable[int]) -> None:
-    """Have ids begin behind some that came from elsewhere."""
+    """Reserve ids that came from elsewhere: new ones begin after them."""
     stored = store.get(NEXT_ID)
     behind = max(ledger_ids, default=-1) + 1
     first = _first(stored, store.get(_NEXT_ID_BEFORE))

@@ -1,4 +1,4 @@
-"""A whole look at one ledger's file: every frame checked, and where some are damaged, what lies whole behind them."""
+"""The inspection of one ledger's file: every frame is checked, and after damage the next whole ones are found."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _NO_LIMIT = (1 << 63) - 1
 
 @dataclass(slots=True)
 class Run:
-    """Whole entries one behind the other. ``index`` ends where they end, with the id of the next entry.
+    """Consecutive whole entries. ``index`` ends where they end, with the id of the next entry.
 
-    It knows of no earliest times, which only who opens every record can tell; ``limits`` are times that those of its
+    It knows no earliest times, for which every record would have to be opened; ``limits`` are times that those of its
     points cannot be later than.
     """
 
@@ -38,7 +38,7 @@ class Run:
     limits: list[int] = field(default_factory=list)
 
     def add(self, frame_bytes: int, messages: int, latest_ms: int) -> None:
-        """Take in one more entry."""
+        """Add one more entry."""
         self.index.add(frame_bytes, messages, latest_ms)
         if len(self.limits) < len(self.index.positions):
             self.limits.append(_NO_LIMIT)
@@ -67,7 +67,7 @@ class Damage:
 
 @dataclass(slots=True)
 class Inspection:
-    """What a file holds. ``tail`` is where the last whole entry ends."""
+    """The content of a file. ``tail`` is where the last whole entry ends."""
 
     size: int
     header_is_whole: bool
@@ -82,7 +82,7 @@ class Inspection:
 
     @property
     def entries(self) -> int:
-        """How many entries there are, were, or must have been."""
+        """The number of entries that there are, were, or must have been."""
         return self.runs[-1].index.entries
 
     @property
@@ -147,7 +147,7 @@ def _facts(frame: LedgerFrame) -> tuple[int, int, int]:
 
 
 def _whole_frame_after(data: memoryview, at: int, ledger_id: int, min_entry: int) -> LedgerFrame | None:
-    """Return the nearest whole frame of a later entry behind ``at``."""
+    """Return the nearest whole frame of a later entry after ``at``."""
     window = bytes(data[at:])
     found = window.find(_ENTRY_MAGIC, FRAME_BYTES)
     while found >= 0:

@@ -5,7 +5,7 @@ A few pre-written segments are used in turn; each round is one synchronous write
 do: most often that are the other appends of a request, too. The frames were already written to their ledgers' files,
 but only into the page cache. A segment is reused when those files have been flushed; until then, what it holds can be
 written again after a power loss. A very large round, or one for which there is no segment because the disk is full, is
-made durable by flushing its ledgers' files. Where the system can, it writes rounds by itself (`KernelWrites`);
+made durable by flushing its ledgers' files. If the system can, the kernel writes rounds (`KernelWrites`);
 otherwise a thread does.
 """
 
@@ -34,7 +34,7 @@ MAX_BUSY = 16
 ROUND_BYTES = 4 << 20
 RETRY_S = 1.0
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, *NO_DESCRIPTOR)
-"""Why there may be no new segment now, which loses nothing."""
+"""Reasons for which there may be no new segment now, which loses nothing."""
 _log = logging.getLogger("magnetar.ledger")
 
 
@@ -117,7 +117,7 @@ class Journal:
         value: int,
         done: Done | None = None,
     ) -> Done:
-        """Have one frame, or some that follow each other, made durable; return what tells when (``done``, if given).
+        """Make one frame, or some consecutive ones, durable; return a `Done` for when they are (``done``, if given).
 
         ``mark(value)`` is called right after that.
         """
@@ -170,7 +170,7 @@ class Journal:
         # otherwise the disk is far behind: go on when a segment comes free
 
     def _segment_for(self, size: int) -> bool:
-        """Have a segment in use with so much room, if that takes no new one; the full one's ledgers are flushed."""
+        """Make sure a segment with so much room is in use, without a new one; the full one's ledgers are flushed."""
         if self._active is not None and self._active.at + size <= SEGMENT_BYTES:
             return True
         if self._active is not None:
@@ -203,7 +203,7 @@ class Journal:
         self._begin(write, lambda error: self._written(current, error))
 
     def _written_by_kernel(self, current: Round, file: JournalFile, blocks: memoryview, at: int) -> bool:
-        """Have the kernel write a round, and tell whether it does."""
+        """Let the kernel write a round; return whether it does."""
         if self._kernel is None or file.descriptor is None:
             return False
 
@@ -231,7 +231,7 @@ class Journal:
         self._begin(lambda: self._disk.sync(paths), lambda error: self._written(current, error))
 
     def _begin(self, call: Callable[[], None], ended: Callable[[BaseException | None], None]) -> None:
-        """Run the one thing that rounds wait for."""
+        """Run the one call that rounds wait for."""
         self._writing = True
         self._began = perf_counter()
 
@@ -257,7 +257,7 @@ class Journal:
         if error is not None or self.failed is not None:
             self.fail(error or self.failed, current)
             return
-        # First of all whoever appended: clients that read what they write look for it by the id in its receipt.
+        # Producers first: clients that read what they write look for it by the id in its receipt.
         current.settle()
         if self._on_written is not None:
             self._on_written(perf_counter() - self._began, current.used)
@@ -268,7 +268,7 @@ class Journal:
         self._write_next()
 
     def fail(self, error: BaseException | None, *current: Round) -> None:
-        """Nobody can know what the disk kept: every append from here on is refused until a restart recovers."""
+        """Refuse every append until a restart recovers: it is unknown what the disk stored."""
         if self.failed is None:
             self.failed = StorageFailed(f"the disk failed, and only a restart can tell what it kept: {error}")
             _log.critical(
@@ -321,7 +321,7 @@ class Journal:
 
     @property
     def writes_for_s(self) -> float:
-        """How long the write that is under way has taken by now; 0 if there is none."""
+        """The seconds that the write under way has taken by now; 0 if there is none."""
         return perf_counter() - self._began if self._writing else 0.0
 
     @property

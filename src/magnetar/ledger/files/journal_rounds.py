@@ -35,7 +35,7 @@ RECORD_BYTES = _RECORD.size
 
 
 class Journaled(NamedTuple):
-    """What the journal holds of a ledger in one piece, and where in its file it belongs: one frame or some."""
+    """A piece of a ledger in the journal, and its place in the ledger's file: one frame or some."""
 
     ledger_id: int
     at: int
@@ -43,7 +43,7 @@ class Journaled(NamedTuple):
 
 
 class Round:
-    """What becomes durable together: bytes in a block-aligned buffer, and whom to tell."""
+    """Bytes that become durable together, in a block-aligned buffer, and the callers to notify."""
 
     def __init__(self, buffer: memoryview, loop: asyncio.AbstractEventLoop) -> None:
         self.buffer = buffer
@@ -51,11 +51,11 @@ class Round:
         self.ledgers: set[int] = set()
         self.done = Done(loop=loop)
         self.told: list[Done] = []
-        """Others that tell of the same."""
+        """Further callers to notify."""
         self.marks: dict[Callable[[int], None], int] = {}
 
     def add(self, ledger_id: int, at: int, length: int, parts: Sequence[Buffer]) -> None:
-        """Copy in one frame, or some that follow each other."""
+        """Copy in one frame, or some consecutive ones."""
         end = self.used + _RECORD.size
         _RECORD.pack_into(self.buffer, self.used, ledger_id, at, length)
         for part in parts:
@@ -65,12 +65,12 @@ class Round:
         self.ledgers.add(ledger_id)
 
     def settle(self, error: BaseException | None = None) -> None:
-        """Tell all who wait what became of it."""
+        """Notify all callers of the outcome."""
         for each in (self.done, *self.told):
             each.settle(error)
 
     def seal(self, use: int, number: int) -> memoryview:
-        """Write the round's header, zero the rest of its last block, and give the blocks to write."""
+        """Write the round's header, zero the rest of its last block, and return the blocks to write."""
         records = self.buffer[_ROUND.size : self.used]
         head = _ROUND.pack(_MAGIC, use, number, len(records), 0)[:-4]
         self.buffer[: len(head)] = head
@@ -83,8 +83,8 @@ class Round:
 def journaled(data: memoryview, path: Path, *, clean_use: int) -> tuple[int, list[memoryview]]:
     """Return a segment's use and the records of its rounds, in order.
 
-    A torn last round is left out: nobody was told that it is durable. A round that is damaged although a later
-    one is whole raises ``LedgerCorrupt``, unless it belongs to a use up to ``clean_use``, which nobody needs any more.
+    A torn last round is omitted: no client was told that it is durable. A round that is damaged although a later one is
+    whole raises ``LedgerCorrupt``, unless it belongs to a use up to ``clean_use``, which is not needed any more.
     """
     use, at = -1, 0
     rounds: list[memoryview] = []
@@ -104,7 +104,7 @@ def journaled(data: memoryview, path: Path, *, clean_use: int) -> tuple[int, lis
 
 
 def records_of(rounds: Sequence[memoryview], path: Path) -> Iterator[Journaled]:
-    """Yield what ``rounds`` hold, in the order in which it was appended."""
+    """Yield the records of ``rounds``, in the order in which they were appended."""
     for records in rounds:
         at = 0
         while at < len(records):
@@ -129,7 +129,7 @@ def _round_at(data: memoryview, at: int) -> tuple[int, int, memoryview, int] | N
 
 
 def _later_round(data: memoryview, at: int, use: int, number: int, clean_use: int) -> int | None:
-    """Return where a whole round that should have followed begins behind ``at``, if there is one."""
+    """Return where a whole round that should have followed begins after ``at``, if there is one."""
     for place in range(whole_blocks(at), len(data) - _ROUND.size, BLOCK_BYTES):
         if data[place : place + 4] != _MAGIC:
             continue

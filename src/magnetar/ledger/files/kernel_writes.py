@@ -1,4 +1,4 @@
-"""Writes that Linux carries out by itself (AIO, ``io_submit(2)``), so that no thread has to wait for them.
+"""Writes that Linux carries out asynchronously (AIO, ``io_submit(2)``), so that no thread has to wait for them.
 
 A thread that waits for the disk takes the interpreter's lock when it begins and when it ends, and the loop, which
 lets go of that lock at each write to a file, gets it back only after a change of threads: under load that took more of
@@ -81,7 +81,7 @@ class KernelWrites:
 
     @classmethod
     def open_for(cls, loop: asyncio.AbstractEventLoop) -> KernelWrites | None:
-        """Return one, or None where the system does not serve it."""
+        """Return one, or None if the system does not offer it."""
         try:
             return cls(loop)
         except OSError as error:
@@ -89,9 +89,9 @@ class KernelWrites:
             return None
 
     def begin(self, file: int, data: memoryview, at: int, ended: Callable[[OSError | None], None]) -> bool:
-        """Have ``data`` written to a file at ``at``, and ``ended`` called on the loop when that is done.
+        """Begin to write ``data`` to a file at ``at``; ``ended`` is called on the loop when that is done.
 
-        Returns False where it cannot be begun; then nothing was.
+        Returns False if it cannot be begun; then nothing was written.
         """
         if self._slow >= _MAX_SLOW or self._under_way is not None:
             return False
@@ -106,13 +106,13 @@ class KernelWrites:
         return True
 
     def _note(self, seconds: float) -> None:
-        """Take note of how long the loop had to wait."""
+        """Note how long the loop had to wait."""
         self._slow = self._slow + 1 if seconds > _SLOW_S else 0
         if self._slow >= _MAX_SLOW:
             _log.warning("writes wait in threads: this file system makes AIO wait, %.0f ms", seconds * 1000)
 
     def _look(self) -> None:
-        """Tell of a write that has ended."""
+        """Report a write that has ended."""
         os.eventfd_read(self._eventfd)
         done = self._call(
             self._get_events,
@@ -134,11 +134,11 @@ class KernelWrites:
             ended(OSError(errno.EIO, f"{result} of {len(data)} bytes were written"))
 
     def _go_on(self, rest: memoryview, done: int, ended: Callable[[OSError | None], None]) -> bool:
-        """Write what is left; what is wrong with the disk, if anything, it says then."""
+        """Write the rest; a failure of the disk shows then."""
         return self.begin(self._request.file, rest, self._request.at + done, ended)
 
     def close(self) -> None:
-        """Wait for what is under way, without telling of it, and give all back."""
+        """Wait for the write under way, without reporting it, and free everything."""
         self._loop.remove_reader(self._eventfd)
         self._call(self._destroy, self._context)
         os.close(self._eventfd)

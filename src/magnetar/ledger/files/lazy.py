@@ -1,6 +1,6 @@
-"""What was appended to a log without being made durable, and how its journal becomes enough again.
+"""Appends to a log that were not made durable, and how its journal becomes sufficient again.
 
-The journal brings back what it holds and nothing before it. So a durable append behind lazy ones has to wait until the
+The journal restores what it contains and nothing before it. So a durable append after lazy ones has to wait until the
 files themselves are flushed.
 """
 
@@ -16,7 +16,7 @@ from magnetar.ledger.port import Done, DoneTogether
 
 
 class LazyAppends:
-    """The files of one log with appends that nothing has made durable."""
+    """The files of one log with appends that are not durable yet."""
 
     __slots__ = ("_flushing", "_is_catching_up", "_state", "_waiting", "_work", "files")
 
@@ -34,7 +34,7 @@ class LazyAppends:
             await self._flushing.flush(self._paths())
 
     def durable(self, done: Done | None = None) -> Done:
-        """Return what tells when all that was appended so far is durable; ``done``, where it is given, does so, too."""
+        """Return a `Done` for when all that was appended so far is durable: ``done``, if it is given."""
         if self._waiting is None:
             self._waiting = DoneTogether([])
         if done is not None:
@@ -45,7 +45,7 @@ class LazyAppends:
         return self._waiting
 
     async def _catch_up(self) -> None:
-        """Flush files until nothing waits for it any more; from then on the journal is enough."""
+        """Flush files until no append waits any more; from then on the journal is sufficient."""
         state, flushing, rounds = self._state, self._flushing, 0
         while self._waiting is not None:
             waiting, self._waiting, next_offset = self._waiting, None, state.written_offset

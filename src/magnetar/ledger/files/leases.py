@@ -2,8 +2,8 @@
 
 A lease is a file ``pins/*.pin`` in the data directory: ``{"needs": {"<managed ledger>": <first offset needed>},
 "until_ms": <time>}``. It counts until its time and, beyond it, while the process that took it lives, which the kernel's
-lock on the file tells; a reader that was killed holds nothing. One that cannot be read (rights, descriptors) holds
-everything: somebody may need it.
+lock on the file shows; a reader that was killed retains nothing. A lease that cannot be read (rights, descriptors)
+retains everything: a reader may need it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _log = logging.getLogger("magnetar.ledger")
 
 
 class HeldLease:
-    """What a process needs while it lives. Raises ``OSError`` where the directory cannot be written."""
+    """A lease that counts while its process lives. Raises ``OSError`` if the directory cannot be written."""
 
     def __init__(self, root: Path, needs: Mapping[str, int], *, until_ms: int = 0) -> None:
         self._path = _new_path(root)
@@ -50,7 +50,7 @@ class HeldLease:
         os.ftruncate(self._fd, len(content))
 
     def leave(self) -> None:
-        """Let go of the file, but leave it to count until its time."""
+        """Close the file, but let the lease count until its time."""
         os.close(self._fd)
 
     def release(self) -> None:
@@ -60,7 +60,7 @@ class HeldLease:
 
 
 class FileLeases(Leases):
-    """The leases below a data directory, looked at in threads."""
+    """The leases below a data directory, read in threads."""
 
     def __init__(
         self, root: Path, in_thread: Callable[[Callable[[], Any]], Awaitable[Any]], clock: Callable[[], int]
@@ -118,7 +118,7 @@ def _content(needs: Mapping[str, int], until_ms: int) -> bytes:
 
 
 def _write(path: Path, lease: Lease) -> None:
-    """Put a lease in its place whole: whoever looks meanwhile sees the one before."""
+    """Replace a lease atomically: concurrent readers see the previous one."""
     draft = path.with_suffix(".new")
     with os.fdopen(
         os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE), "wb"
@@ -143,7 +143,7 @@ def needed_offset(root: Path, name: str, now_ms: int | None = None) -> int | Non
 
 
 def _needs(path: Path, now_ms: int) -> Mapping[str, int]:
-    """Return what a lease holds; ``""`` stands for all managed ledgers, where it cannot be read."""
+    """Return the needs of a lease; ``""`` stands for all managed ledgers, if it cannot be read."""
     needs: Mapping[str, int]
     try:
         with path.open("rb") as file:
@@ -169,7 +169,7 @@ def _needs(path: Path, now_ms: int) -> Mapping[str, int]:
 
 
 def _tell_once(what: str) -> None:
-    """Log it the first time: every partition asks, in every round."""
+    """Log it only the first time: every partition checks, in every round."""
     if what not in _told and len(_told) < _MAX_TOLD:
         _told.add(what)
         _log.warning("%s", what)

@@ -25,7 +25,7 @@ _MAX_HINTS = 32
 
 
 class OpenFiles:
-    """The files that the event loop keeps open, the least recently used closed first."""
+    """The files that the event loop keeps open; the least recently used is closed first."""
 
     def __init__(self, disk: Disk, *, most: int) -> None:
         self.disk = disk
@@ -72,7 +72,7 @@ class LedgerFile:
         self.index = index
         self._files = files
         self._in_thread = in_thread
-        self._has_rest = False  # something lies behind the end that could not be cut
+        self._has_rest = False  # something lies after the end that could not be cut
         self._hints: dict[int, tuple[int, int]] = {}
 
     @staticmethod
@@ -107,7 +107,7 @@ class LedgerFile:
         return [begin, *rest]
 
     def write(self, parts: list[Buffer], at: int) -> None:
-        """Write what was added from ``at`` on; whoever sees it fail has to `take_back`."""
+        """Write what was added from ``at`` on; if it fails, the caller has to `take_back`."""
         file = self._files.get(self._file_name)
         if self._has_rest:
             file.truncate(at)
@@ -115,7 +115,7 @@ class LedgerFile:
         file.write(parts, at)
 
     def take_back(self, mark: Mark) -> None:
-        """Have the ledger as it was at ``mark``: what was added since did not get all of its room."""
+        """Restore the ledger as it was at ``mark``: what was added since was not written completely."""
         self.index.back_to(mark)
         try:
             self._files.get(self._file_name).truncate(mark.end)
@@ -125,7 +125,7 @@ class LedgerFile:
             self._has_rest = True
 
     async def read(self, offset: int, *, max_bytes: int, up_to: int = _NO_END) -> list[StoredEntry]:
-        """Return the entries from the one that holds ``offset``; see ``ManagedLedger.read``."""
+        """Return the entries from the one that contains ``offset`` on; see ``ManagedLedger.read``."""
         hint = self._hints.get(offset)
         at, entry_id = hint or self.index.before_offset(offset)
         before = 0 if hint else POINT_EVERY_BYTES
@@ -158,7 +158,7 @@ class LedgerFile:
         return None
 
     def _remember(self, walked: Walked) -> None:
-        """Readers mostly go straight on: note where the next offset begins."""
+        """Note where the next offset begins: readers mostly read straight on."""
         hints = self._hints
         if len(hints) >= _MAX_HINTS:
             hints.pop(next(iter(hints)))
@@ -210,7 +210,7 @@ class LedgerFile:
             raise as_storage_error(error) from error
 
     def read_apart(self, size: int, at: int) -> bytes:
-        """Read in a thread, through a file of one's own: the loop may close its one at any time."""
+        """Read in a thread, through a separate file: the loop may close its own at any time."""
         file = self._files.disk.open(self.path)
         try:
             return file.read(size, at)
@@ -219,7 +219,7 @@ class LedgerFile:
 
 
 def as_storage_error(error: Exception) -> StorageFull | StorageFailed | LedgerNotFound:
-    """Say in storage's words what the operating system said."""
+    """Return an error of the operating system as a storage error."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StorageFull(f"no room on the disk: {error}")
     if isinstance(error, FileNotFoundError):

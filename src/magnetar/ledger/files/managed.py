@@ -48,14 +48,14 @@ _log = logging.getLogger("magnetar.ledger")
 
 
 class LogHolder(Protocol):
-    """Who holds the logs that are open: the engine."""
+    """The owner of the open logs: the engine."""
 
     async def close_some(self, some: Sequence[FilesManagedLedger], /) -> bool:
-        """Close logs together; return whether all was kept."""
+        """Close logs together; return whether all was stored."""
         ...
 
     def drop_lost(self, managed: FilesManagedLedger, /) -> None:
-        """Hold a log no more that another owner took."""
+        """Drop a log that another owner took."""
         ...
 
 
@@ -72,7 +72,7 @@ class FilesManagedLedger(CompactableLog):
         info: ManagedLedgerInfo,
         version: int,
     ) -> None:
-        """``keeper`` keeps its cursors; ``info`` and ``version`` are what the metadata store has of it."""
+        """``keeper`` stores its cursors; ``info`` and ``version`` are from the metadata store."""
         self.name = name
         self.policy = policy
         self.room = shared.room
@@ -142,7 +142,7 @@ class FilesManagedLedger(CompactableLog):
         )
 
     def checkpoint(self) -> None:
-        """Keep the index of the open ledger in the background."""
+        """Store the index of the open ledger in the background."""
         if self.state.writer is not None:
             self.checkpoints.keep_soon(self.state.writer)
 
@@ -290,16 +290,16 @@ class FilesManagedLedger(CompactableLog):
         if self._cursors is None:
             made = KeptCursors(self, self._keeper, self.ledger_list)
             await made.load()
-            self._cursors = self._cursors or made  # somebody may have been quicker
+            self._cursors = self._cursors or made  # another call may have been faster
         return self._cursors
 
     @property
     def has_cursors(self) -> bool:
-        """Whether anybody asked for its cursors."""
+        """True if its cursors were requested."""
         return self._cursors is not None
 
     async def save_cursors(self) -> None:
-        """Keep what is known of its cursors, as far as that can be kept."""
+        """Store its cursors, as far as possible."""
         if self._cursors is not None:
             try:
                 await self._cursors.save()
@@ -308,7 +308,7 @@ class FilesManagedLedger(CompactableLog):
             self._cursors.close()
 
     async def end_cursors(self) -> None:
-        """Have nothing more written of its cursors."""
+        """Stop writing its cursors."""
         if self._cursors is not None:
             await self._cursors.end()
 
@@ -323,7 +323,7 @@ class FilesManagedLedger(CompactableLog):
 
     @property
     def is_unused(self) -> bool:
-        """Whether nobody listens to it, and nothing of it is on its way."""
+        """True if it has no listeners, and nothing of it is in flight."""
         return (
             self.state.closed is None
             and not self.watchers
@@ -334,7 +334,7 @@ class FilesManagedLedger(CompactableLog):
         )
 
     def _lost(self, reason: LedgerError) -> None:
-        """Another owner took it over, or what the metadata store has of it is not known."""
+        """Close it: another owner took it over, or its state in the metadata store is unknown."""
         if self.state.closed is None:
             self.state.closed = reason
             self._holder.drop_lost(self)
@@ -359,7 +359,7 @@ class FilesManagedLedger(CompactableLog):
             await self.quiet()
 
     def last_checkpoint(self) -> Checkpoint | None:
-        """Return what is still to be kept at a clean end, if anything is."""
+        """Return the checkpoint that is still due at a clean end, if any."""
         if type(self.state.closed) is not LedgerClosed or self.state.is_deleted:
             return None
         return self.checkpoints.last()
@@ -370,7 +370,7 @@ class FilesManagedLedger(CompactableLog):
         self.state.open_files.clear()
 
     def abandon(self) -> None:
-        """Stop at once, because the managed ledger is deleted; its files go when nothing writes beside them."""
+        """Stop immediately, because the managed ledger is deleted; its files go when nothing writes next to them."""
         self.state.closed = LedgerClosed(f"managed ledger {self.name} was deleted")
         self.state.is_deleted = True
         self.let_files_go()

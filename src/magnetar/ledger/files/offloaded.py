@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class OffloadedLedger(LedgerFile):
-    """One of them, read as a file is."""
+    """An offloaded ledger, read as a file is."""
 
     __slots__ = ("_blocks", "_objects")
 

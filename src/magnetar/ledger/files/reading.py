@@ -1,4 +1,4 @@
-"""Reading from a managed ledger of the files engine: which of its ledgers holds what is asked for.
+"""Reading from a managed ledger of the files engine: which of its ledgers has the requested offset.
 
 What was compacted is read from the compacted ledger, whose copies go by the positions of their originals.
 """
@@ -27,7 +27,7 @@ class LogReader:
     """Reads one log. Its verbs are those of `ManagedLedger`."""
 
     def __init__(self, shared: EngineParts, state: LogState, write_gathered: Callable[[], None]) -> None:
-        """``write_gathered`` has what was appended within a gathering be in its file."""
+        """``write_gathered`` writes what was appended within a gathering to its file."""
         self._shared = shared
         self._state = state
         self._log = state.log
@@ -68,7 +68,7 @@ class LogReader:
         return []
 
     def _holding(self, offset: int) -> LedgerSummary | None:
-        """Return the ledger that holds an offset or, where a repair has left a gap, the one behind it."""
+        """Return the ledger that contains an offset or, if a repair has left a gap, the one after it."""
         ledgers = self._info.ledgers
         which = bisect_right(ledgers, offset, key=lambda ledger: ledger.first_offset) - 1
         if which >= 0 and ledgers[which].sealed and ledgers[which].last_offset < offset:
@@ -105,7 +105,7 @@ class LogReader:
     async def _from(
         self, summary: LedgerSummary, reading: Callable[[LedgerFile], Coroutine[Any, Any, T]]
     ) -> T:
-        """Return what ``reading`` makes of a ledger, also where its file goes meanwhile and tiered storage has it."""
+        """Return the result of ``reading`` for a ledger, also if its file goes meanwhile and tiered storage has it."""
         try:
             return await reading(await self.ledger(summary))
         except LedgerNotFound:
@@ -148,7 +148,7 @@ class LogReader:
             found = await self.find_by_time(latest)
             if found is not None:
                 return found
-            # What holds the latest one is not visible yet, or was trimmed: walk what is left.
+            # The entry of the latest one is not visible yet, or was trimmed: walk what is left.
             latest = await self._latest_visible()
         return None
 
@@ -176,7 +176,7 @@ class LogReader:
         return best
 
     async def _base_of(self, entry: StoredEntry) -> int:
-        """Return the offset of an entry's first message: one behind the entry before it."""
+        """Return the offset of an entry's first message: one after the previous entry's last."""
         if entry.copy >= 0:
             return await looked_at(entry, base_offset)
         if entry.entry_id == 0:
@@ -216,9 +216,7 @@ class LogReader:
         except LedgerNotFound:
             if self._info.compacted is compacted:
                 raise
-            return await self.read_copies(
-                offset, max_bytes=max_bytes, up_to=up_to
-            )  # a newer one took its place
+            return await self.read_copies(offset, max_bytes=max_bytes, up_to=up_to)  # a newer one replaced it
         return [as_original(entry) for entry in entries]
 
     async def copies(self, compacted: Compacted) -> LedgerFile:
@@ -271,6 +269,6 @@ class LogReader:
 
 
 def as_original(entry: StoredEntry) -> StoredEntry:
-    """Return a copy under the position of what it is a copy of."""
+    """Return a copy under the position of its original."""
     came = copied_from(entry.data)
     return entry._replace(ledger_id=came.ledger_id, entry_id=came.entry_id, copy=entry.ledger_id)

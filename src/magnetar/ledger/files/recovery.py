@@ -1,8 +1,8 @@
 """Recovery of one managed ledger: how far its files are whole, and what of it is still one continuous log.
 
-Only ledgers that were not sealed need a look; each from its last index on. A torn tail is cut: it is an append that
-nobody was told of. Where a power loss took the end of a ledger that had never been flushed, later ledgers cannot
-follow it any more and are let go too, with a warning that names the offsets.
+Only ledgers that were not sealed are read; each from its last index on. A torn tail is cut: nobody was told of it. If
+a power loss took the end of a ledger that had never been flushed, later ledgers cannot follow it any more and are
+deleted, too, with a warning that names the offsets.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Recovery:
         self._boot = boot
 
     def run(self) -> None:
-        """Recover every ledger that is not sealed; raise ``LedgerCorrupt`` where something is wrong."""
+        """Recover every ledger that is not sealed; raise ``LedgerCorrupt`` if one is damaged."""
         try:
             for summary in [each for each in self._info.ledgers if not each.sealed]:
                 if summary in self._info.ledgers:
@@ -88,7 +88,7 @@ class Recovery:
             self._cut_log(summary, index, following)
 
     def _cut_log(self, summary: LedgerSummary, index: SparseIndex, following: LedgerSummary) -> None:
-        """Go on with a ledger that lost its end, without those behind it."""
+        """Continue with a ledger that lost its end, without the later ones."""
         path = ledger_path(self._root, summary.ledger_id)
         if not self._may_have_holes:
             raise LedgerCorrupt(
@@ -111,7 +111,7 @@ class Recovery:
         self.dropped = [each.ledger_id for each in dropped]
 
     def _read_on(self, summary: LedgerSummary, index: SparseIndex) -> None:
-        """Add what the file holds behind ``index``, and cut what is not whole."""
+        """Add the file's entries after ``index``, and cut what is not whole."""
         path = ledger_path(self._root, summary.ledger_id)
         closed = closed_at(self._info, summary.ledger_id)
         replayed = self._replayed.get(summary.ledger_id, 0)
@@ -160,7 +160,7 @@ class Recovery:
         return file
 
     def _find_snapshot(self) -> None:
-        """Have the newest snapshot that is left."""
+        """Find the newest snapshot that is left."""
         for summary in reversed(self._info.ledgers[-_MAX_INDEXES:]):
             if self.kept is not None and self.kept[0] == summary.ledger_id:
                 return
@@ -200,7 +200,7 @@ def kept_index(
 
 
 def sealed_index(disk: Disk, root: Path, summary: LedgerSummary) -> SparseIndex:
-    """Return the index of a sealed ledger; read it anew from the ledger where it is missing or damaged, and keep it."""
+    """Return the index of a sealed ledger; if it is missing or damaged, rebuild it from the ledger, and store it."""
     index, snapshot = kept_index(disk, root, summary)
     if (index.end, index.entries, index.next_offset) == (
         summary.size,
@@ -224,7 +224,7 @@ def sealed_index(disk: Disk, root: Path, summary: LedgerSummary) -> SparseIndex:
 
 
 def keep_index(disk: Disk, root: Path, index: SparseIndex, snapshot: bytes) -> None:
-    """Have the index of a durable ledger at hand next time; where there is no room for it, it is read anew then."""
+    """Store the index of a durable ledger for the next time; if there is no room for it, it is rebuilt then."""
     path = index_path(root, index.ledger_id)
     try:
         disk.replace({path: index.encode(snapshot)})
@@ -233,7 +233,7 @@ def keep_index(disk: Disk, root: Path, index: SparseIndex, snapshot: bytes) -> N
 
 
 def describe(summary: LedgerSummary, index: SparseIndex) -> None:
-    """Fill in what is known of a ledger that will not change any more."""
+    """Fill in the summary of a ledger that will not change any more."""
     summary.entries, summary.size = index.entries, index.end
     summary.last_offset, summary.max_timestamp = index.next_offset - 1, index.max_timestamp
     summary.min_timestamp = index.min_timestamp

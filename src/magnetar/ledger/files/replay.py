@@ -1,8 +1,8 @@
 """Replay: what a journal vouches for is written to its ledgers' files again, which a crash may have lost.
 
 A data directory has one journal, ``journal/*.journal``; where several processes (workers) share the directory, each
-has one of its own, ``journal/worker-N/*.journal``. What one of them left is replayed by whoever looks after them, once
-it is dead and before anybody else may write to its ledgers. Then it is removed: nothing of it is needed any more.
+has one of its own, ``journal/worker-N/*.journal``. The journal of a dead worker is replayed by the workers' supervisor,
+before any other process may write to its ledgers. Then it is removed: nothing of it is needed any more.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def journal_folder(root: Path, worker: int = 0) -> Path:
 
 
 def left_by_workers(disk: Disk, root: Path) -> list[Path]:
-    """Return the folders of those workers' journals that hold anything."""
+    """Return the folders of workers' journals that have files."""
     return sorted({path.parent for path in disk.list(root / "journal", "worker-*/*.journal")})
 
 
@@ -55,7 +55,7 @@ class JournalReplay:
         self._began_s = time.monotonic()
 
     def read(self, folder: Path, clean_use: int = 0) -> tuple[int, Segments]:
-        """Return the last use that a journal had, and what it holds that may be missing from ledgers.
+        """Return the last use of a journal, and its records that may be missing from ledgers.
 
         Uses up to ``clean_use`` are not needed any more. Raises ``LedgerCorrupt``.
         """
@@ -110,7 +110,7 @@ def replay_worker(
 ) -> int:
     """Replay the journal that a worker which is dead has left, and remove it; return how many files it had.
 
-    No other worker may have what belonged to this one before it returns. Raises ``LedgerCorrupt`` or ``OSError``.
+    No other worker may take over the dead one's logs before it returns. Raises ``LedgerCorrupt`` or ``OSError``.
     """
     folder = journal_folder(root, worker)
     files = disk.list(folder, "*.journal")

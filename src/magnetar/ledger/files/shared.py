@@ -32,7 +32,7 @@ _log = logging.getLogger("magnetar.ledger")
 
 
 class EngineParts:
-    """Everything that is there once for each engine; it knows none of the logs."""
+    """The parts that an engine has once; they know none of the logs."""
 
     def __init__(
         self,
@@ -68,12 +68,12 @@ class EngineParts:
         self.leases = leases or FileLeases(root, self.work.in_thread, clock)
         self.workers = CompactionWorkers(self.work.in_thread)
         self.one_compaction = asyncio.Lock()
-        """Held by whoever compacts: their maps of keys shall not add up."""
+        """Held during a compaction: the maps of keys of several must not add up."""
         self.first_use = 1
-        """Of the journal in this process."""
+        """The first use of the journal in this process."""
         self.has_doomed = True
-        """Whether there may be objects in tiered storage that are to be deleted; at the start nobody knows."""
-        self.grace_ms = 0  # whoever wrote here before has ended
+        """Whether there may be objects in tiered storage to delete; at the start that is unknown."""
+        self.grace_ms = 0  # the previous writer has ended
         self._make_tiers = make_tiers
         self.counts_cache: tuple[Callable[[int], None], Callable[[], bool]] | None = None
         self.used_tiers: Tiers | None = None
@@ -106,7 +106,7 @@ class EngineParts:
 
     @property
     def tiers(self) -> Tiers:
-        """Tiered storage; made when somebody first needs it."""
+        """Tiered storage; created on first use."""
         if self.used_tiers is None:
             self.used_tiers = self._make_tiers()
             if self.counts_cache is not None:

@@ -1,4 +1,4 @@
-"""What the parts of one log have in common: its files, its list of ledgers, and whom to tell of what happens to it."""
+"""The common state of the parts of one log: its files, its list of ledgers, and its holders to notify."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _log = logging.getLogger("magnetar.ledger")
 
 
 class LogState:
-    """That of one log. Its bounds stand in ``log`` itself, where whoever holds it reads them."""
+    """The state of one log. Its bounds are in ``log`` itself, where its holders read them."""
 
     __slots__ = ("closed", "is_deleted", "ledger_list", "log", "open_files", "writer")
 
@@ -25,7 +25,7 @@ class LogState:
         self.writer: LedgerFile | None = None
         """The open ledger."""
         self.closed: LedgerError | None = None
-        """Why it takes and gives nothing any more."""
+        """Why it is closed, None while it is open."""
         self.is_deleted = False
 
     def check_open(self) -> None:
@@ -35,17 +35,17 @@ class LogState:
 
     @property
     def written_offset(self) -> int:
-        """The offset behind the last message that has been written."""
+        """The offset after the last message that has been written."""
         return self.log.log_end_offset if self.writer is None else self.writer.index.next_offset
 
     def made_durable(self, next_offset: int) -> None:
-        """All below ``next_offset`` may be read."""
+        """Make all below ``next_offset`` readable."""
         if next_offset > self.log.high_watermark:
             self.log.high_watermark = next_offset
             self.tell_moved()
 
     def tell_moved(self) -> None:
-        """Tell whoever holds the log that one of its bounds has moved."""
+        """Notify the log's holders that one of its bounds has moved."""
         log = self.log
         if log.on_moved is not None:
             log.on_moved()
@@ -53,7 +53,7 @@ class LogState:
             watcher()
 
     def tell_taken_back(self, what: TakenBack) -> None:
-        """Tell whoever holds the log that appends were not kept."""
+        """Notify the log's holders that appends were taken back."""
         for holder in tuple(self.log.on_taken_back):
             try:
                 holder(what)
@@ -61,7 +61,7 @@ class LogState:
                 _log.exception("a holder of %s failed when appends were taken back", self.log.name)
 
     def tell_closed(self) -> None:
-        """Tell whoever holds it why it takes and gives nothing any more; each is told once."""
+        """Notify its holders of why it is closed, each once."""
         reason = self.closed
         assert reason is not None
         self.ledger_list.end(reason)

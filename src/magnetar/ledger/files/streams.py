@@ -93,7 +93,7 @@ class LedgerFileWriter(LedgerWriter):
 class FilesSource(EntrySource):
     """Entries as they lie in the files of ledgers, read in large pieces.
 
-    ``dirty`` are how to get at the ledgers that were not compacted yet, ``clean`` at the compacted one.
+    ``dirty`` open the ledgers that were not compacted yet, ``clean`` the compacted one.
     """
 
     def __init__(

@@ -1,12 +1,12 @@
-"""Ledger files put in the place of others, all or none: what a migration rewrote under the same ledger ids.
+"""Ledger files that replace others, all or none: those that a migration rewrote under the same ledger ids.
 
     packed-offsets/new/      the files as they shall be, written and flushed before anything else happens
     packed-offsets/old/      the files as they were
     packed-offsets/mapping/  per managed ledger: what each entry's packed offset has become (Parquet)
 
 The metadata changes in one transaction, which also notes under `SWAP` which ledgers are to be swapped: that is the
-moment at which the new state counts. The files are renamed after it, and whoever opens the directory next goes on where
-a crash ended this. Nothing reads a ledger before.
+moment at which the new state counts. The files are renamed after it, and the next opening of the directory continues
+where a crash ended this. Nothing reads a ledger before.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ def draft_path(root: Path, ledger_id: int) -> Path:
 
 
 def kept_path(root: Path, ledger_id: int) -> Path:
-    """Return where a ledger's old file is kept."""
+    """Return the path of a ledger's old file."""
     return root / FOLDER / "old" / ledger_path(root, ledger_id).name
 
 
 def note_swap(metadata: BlockingStore, *, aside: Iterable[int], in_place: Iterable[int]) -> None:
-    """Note which ledgers' files go and which drafts take a place, in the transaction that makes that count."""
+    """Note which ledgers' files go and which drafts replace one, in the transaction that makes that count."""
     metadata.put(SWAP, json.dumps({"aside": sorted(aside), "in_place": sorted(in_place)}).encode())
 
 
 def finish_swap(root: Path, metadata: BlockingStore) -> bool:
-    """Rename what a noted swap has left to rename; tell whether one was noted. A crash in it does no harm.
+    """Finish the renames of a noted swap; return whether one was noted. A crash in it does no harm.
 
     Works on the operating system's files, not on a ``Disk``: only a migration of a directory notes a swap.
     """

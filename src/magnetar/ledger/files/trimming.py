@@ -1,4 +1,4 @@
-"""What leaves a log at its beginning: what is trimmed on demand, and what retention no longer holds."""
+"""Deletion at the beginning of a log: what is trimmed on demand, and what retention does not cover any more."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from magnetar.metadata.ops import Op
 
 
 class Trimmer:
-    """That of one log. Its verbs are those of `ManagedLedger`."""
+    """The trimmer of one log. Its methods are those of `ManagedLedger`."""
 
     def __init__(self, shared: EngineParts, state: LogState, appender: Appender) -> None:
         self._shared = shared
@@ -46,7 +46,7 @@ class Trimmer:
                 if self._is_past(log.ledgers()[-1], now_ms) or not self._appender.takes_more(now_ms):
                     await self._appender.roll()
             except StorageFull:
-                pass  # all the more reason to let go of old ledgers
+                pass  # all the more reason to delete old ledgers
         needed = await self._shared.leases.needed(log.name)
         excess = log.size() - policy.retention_bytes if policy.retention_bytes >= 0 else -1
 
@@ -67,7 +67,7 @@ class Trimmer:
     async def _let_go(
         self, first_offset: int, done_with: Callable[[LedgerSummary], bool], *, trims: bool = False
     ) -> None:
-        """Begin at ``first_offset``; delete sealed ledgers from the oldest on, as long as ``done_with`` says so."""
+        """Begin at ``first_offset``; delete sealed ledgers from the oldest on, while ``done_with`` is true of them."""
         log, state, gone, notes = self._log, self._state, list[int](), list[Op]()
         start = first_offset
 
@@ -108,7 +108,7 @@ class Trimmer:
 
 
 def _forget_copies(info: ManagedLedgerInfo) -> list[int]:
-    """Let go of a compacted ledger that replaced history, once nothing of that history is left; return its id."""
+    """Drop a compacted ledger that replaced history, once nothing of that history is left; return its id."""
     compacted = info.compacted
     if compacted is None or compacted.horizon_offset >= info.ledgers[0].first_offset:
         return []

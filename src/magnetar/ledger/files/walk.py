@@ -18,7 +18,7 @@ from magnetar.records.tuples import maker
 
 SCAN_BYTES = 4 << 20
 MAX_ENTRIES = 4096
-"""That one walk brings: a megabyte may hold 15,000, and nobody else is heard meanwhile."""
+"""The most entries of one walk: a megabyte may contain 15,000, and no other client is served meanwhile."""
 _PLACE = struct.Struct(">QQI")
 _stored_entry = maker(StoredEntry)
 _NO_COPY = -1
@@ -26,7 +26,7 @@ _ENTRY_MAGIC = b"\x0e\x02\x00\x00"
 
 
 class Walked(NamedTuple):
-    """What a walk found, and where it would go on; the next frame is ``short_by`` bytes longer than the data."""
+    """The result of a walk, and where it would continue; the next frame is ``short_by`` bytes longer than the data."""
 
     entries: list[StoredEntry]
     at: int
@@ -45,7 +45,7 @@ def walk(
     up_to: int,
     path: Path,
 ) -> Walked:
-    """Return the entries in ``data`` (the file's bytes from ``start``) that hold ``offset`` and later, below ``up_to``.
+    """Return the entries in ``data`` (the file's bytes from ``start``) with ``offset`` and later ones, below ``up_to``.
 
     They take at most ``max_bytes``, or there is one; and they are at most `MAX_ENTRIES`. Raises ``LedgerCorrupt`` for
     a frame that is not what it must be.
@@ -79,7 +79,7 @@ def walk(
 
 
 def scan(file: File, index: SparseIndex, path: Path, *, whole_until: int, may_have_holes: bool) -> int:
-    """Read on from where ``index`` ends, add every whole entry to it, and give where the last one ends.
+    """Read on from where ``index`` ends, add every whole entry to it, and return where the last one ends.
 
     What follows is the torn tail of an append that nobody was told of. Damage is refused with ``LedgerCorrupt``:
     before ``whole_until`` (known to have been whole), or where whole frames follow it, unless the machine lost its
@@ -135,7 +135,7 @@ def _claimed(data: memoryview) -> int:
 
 
 def _whole_frame_after(file: File, index: SparseIndex, size: int) -> int | None:
-    """Return the id of a whole entry behind the place where the walk ended, if there is one."""
+    """Return the id of a whole entry after the place where the walk ended, if there is one."""
     start = index.end + 1
     while start < size:
         data = file.read(min(SCAN_BYTES, size - start), start)

@@ -1,4 +1,4 @@
-"""What an engine does beside its event loop: calls that block, in threads, and tasks that nobody waits for."""
+"""Work of an engine outside the event loop's requests: blocking calls in threads, and background tasks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _log = logging.getLogger("magnetar.ledger")
 
 
 class EngineWork:
-    """That of one engine."""
+    """The work of one engine."""
 
     def __init__(self, executor: Executor) -> None:
         self.executor = executor
@@ -27,7 +27,7 @@ class EngineWork:
         return asyncio.get_running_loop().run_in_executor(self.executor, call)
 
     def background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run ``work`` beside everything else; `ended` waits for it."""
+        """Run ``work`` in the background; `ended` waits for it."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)

@@ -1,6 +1,6 @@
 """Sets of batch indexes, as one number here and as 64-bit words (lowest first) where Pulsar sends and stores them.
 
-A bit that is set is a message that is *not* done with. All of this is linear in the number of words.
+A bit that is set is a message that is *not* acknowledged. All of this is linear in the number of words.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def words_of(remaining: int) -> tuple[int, ...]:
 def set_of(words: Sequence[int], messages: int) -> int:
     """Return the set that words, with or without sign, stand for, in an entry of so many messages.
 
-    What is said of messages that the entry does not have is neither looked at nor kept.
+    Bits of messages that the entry does not have are ignored.
     """
     some = words[: -(-messages // _WORD_BITS)]
     data = struct.pack(f"<{len(some)}Q", *[word & _WORD for word in some])

@@ -1,4 +1,4 @@
-"""ManagedCursorInfo: what the metadata store keeps of a cursor, and PositionInfo: what a ledger of it does, in
+"""ManagedCursorInfo: a cursor in the metadata store, and PositionInfo: its state in a ledger of its own, in
 Pulsar's own protobuf.
 
 ManagedCursorInfo  1 cursorsLedgerId (-1: the state is here, not in a ledger), 2 markDeleteLedgerId,
@@ -10,8 +10,8 @@ LongProperty       1 name, 2 value: what belongs to the mark-delete position (th
 MessageRange       1 lowerEndpoint, 2 upperEndpoint: positions, the lower one not included
 NestedPositionInfo 1 ledgerId, 2 entryId
 BatchedEntryDeletionIndexInfo
-                   1 position, 2 repeated int64: the batch indexes that are *not* done with, 64 bits each, lowest first
-StringProperty     1 name, 2 value: what people say of a subscription
+                   1 position, 2 repeated int64: the batch indexes *not* acknowledged, 64 bits each, lowest first
+StringProperty     1 name, 2 value: properties that users set on a subscription
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from magnetar.metadata.segments import encoded
 from magnetar.records.errors import CorruptBatch
 
 _MAX_WORDS = 1 << 18
-"""Of one entry: 16 million messages, more than the largest batch unpacks to. A longer set is not kept: the entry comes
-again whole."""
+"""The longest set of one entry: 16 million messages, more than the largest batch unpacks to. A longer set is not
+stored: the entry comes again whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class CursorInfo:
-    """All up to ``mark_delete`` is done with, and so are the ranges ``(lower, upper]`` behind it."""
+    """All up to ``mark_delete`` is acknowledged, and so are the ranges ``(lower, upper]`` after it."""
 
     mark_delete: Position
     ranges: tuple[tuple[Position, Position], ...] = ()
     last_active_ms: int = 0
     partly: tuple[tuple[Position, int], ...] = ()
-    """Entries of which a part is done with, and the set (bit by bit) of the batch indexes that remain."""
+    """Partly acknowledged entries, and the set (bit by bit) of the batch indexes that remain."""
     properties: Mapping[str, str] = field(default_factory=dict)
     numbers: Mapping[str, int] = field(default_factory=dict)
-    """What belongs to the mark-delete position (Pulsar's position properties)."""
+    """Properties of the mark-delete position (Pulsar's position properties)."""
     ledger_id: int = -1
     """The ledger that holds the state; only ``last_active_ms`` and ``properties`` stand here then. -1: all is here."""
     others: bytes = b""
@@ -58,7 +58,7 @@ def cursor_path(log: str, cursor: str) -> str:
 
 
 def encode_cursor(info: CursorInfo) -> bytes:
-    """Return Pulsar's ManagedCursorInfo; of a cursor whose state lies in a ledger, without that state."""
+    """Return Pulsar's ManagedCursorInfo; for a cursor whose state lies in a ledger, without that state."""
     properties = b"".join(
         message(8, message(1, key.encode()) + message(2, value.encode()))
         for key, value in info.properties.items()
@@ -72,12 +72,12 @@ def encode_cursor(info: CursorInfo) -> bytes:
 
 
 def encode_state(info: CursorInfo) -> bytes:
-    """Return Pulsar's PositionInfo: what a ledger of the cursor holds."""
+    """Return Pulsar's PositionInfo: the content of a ledger of the cursor."""
     return _position(info.mark_delete) + _ranges(3, info) + _numbers(4, info) + _parts(5, info)
 
 
 def decode_cursor(data: bytes, *, name: str = "") -> CursorInfo:
-    """Return what ``encode_cursor`` was given; raise ``LedgerCorrupt`` for bytes that are no such message.
+    """Decode what ``encode_cursor`` wrote; raise ``LedgerCorrupt`` for bytes that are no such message.
 
     Where the state lies in a ledger, the position is the one before all that there is.
     """
@@ -112,7 +112,7 @@ def decode_state(data: bytes, info: CursorInfo, *, name: str = "") -> CursorInfo
 
 
 STATE_BEGINS = number(1, 0)[:1]
-"""What every state in a ledger begins with, and no entry of a topic does behind its head."""
+"""The first byte of every state in a ledger; no entry of a topic has it after its head."""
 _BEFORE_ALL = Position(-1, -1)
 _PLAIN, _RANGE, _NUMBER, _PART = 1, 2, 3, 4
 _OF_CURSOR = {1: _PLAIN, 2: _PLAIN, 3: _PLAIN, 4: _RANGE, 5: _NUMBER, 6: _PLAIN, 7: _PART}
@@ -120,7 +120,7 @@ _OF_STATE = {1: _PLAIN, 2: _PLAIN, 3: _RANGE, 4: _NUMBER, 5: _PART}
 
 
 class _Fields:
-    """What was found in a message so far."""
+    """The fields found in a message so far."""
 
     def __init__(self) -> None:
         self.plain: dict[int, int] = {}
@@ -232,4 +232,4 @@ def ledger_of(stored: Stored) -> int:
     try:
         return decode_cursor(stored.value).ledger_id
     except LedgerError:
-        return -1  # it cannot be read, and is let go of as it is
+        return -1  # it cannot be read, and is deleted as it is

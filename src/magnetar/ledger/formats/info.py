@@ -1,4 +1,4 @@
-"""ManagedLedgerInfo: what the metadata store keeps of a managed ledger, in Pulsar's own protobuf.
+"""ManagedLedgerInfo: a managed ledger in the metadata store, in Pulsar's own protobuf.
 
     ManagedLedgerInfo  1 repeated LedgerInfo, 2 terminatedPosition, 3 repeated KeyValue (properties)
     terminatedPosition 1 ledgerId, 2 entryId
@@ -8,8 +8,8 @@
 
 Sealed ledgers carry the properties ``first_index``, ``last_index``, ``max_timestamp`` and, where it is known,
 ``min_timestamp``; one without ``last_index`` has to be recovered from its file. ``compacted`` marks those whose files
-are gone because the compacted ledger holds what is left of them; that one stands in the property ``compacted_ledger``,
-as JSON. Fields and properties that others have written are kept as they are.
+are gone because the compacted ledger has what is left of them; that one is in the property ``compacted_ledger``,
+as JSON. Fields and properties that others have written are retained as they are.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ _OWN = frozenset(("first_index", "last_index", "max_timestamp", "min_timestamp",
 
 @dataclass(slots=True)
 class ManagedLedgerInfo:
-    """The ledgers of a managed ledger, oldest first, its properties, and the compacted ledger beside it."""
+    """The ledgers of a managed ledger, oldest first, its properties, and its compacted ledger."""
 
     ledgers: list[LedgerSummary] = field(default_factory=list)
     properties: dict[str, str] = field(default_factory=dict)
     compacted: Compacted | None = None
     terminated: Position | None = None
-    """The last entry of a log that was ended."""
+    """The last entry of a log that was terminated."""
 
     unknown: bytes = b""
-    """Fields that others have written, kept as they are."""
+    """Fields that others have written, retained as they are."""
 
     def copy(self) -> ManagedLedgerInfo:
-        """Return another one of the same ledgers: to change one of them, put another in its place."""
+        """Return a copy with the same ledgers: to change one of them, replace it by another."""
         return replace(self, ledgers=list(self.ledgers), properties=dict(self.properties))
 
     def files(self) -> list[LedgerSummary]:
-        """Return every ledger that the engine keeps, the compacted one first: not what lies in tiered storage alone."""
+        """Return every ledger that the engine stores, the compacted one first: not those in tiered storage alone."""
         return [each for each in self.readable() if not each.offloaded]
 
     def readable(self) -> list[LedgerSummary]:
-        """Return every ledger that something can be read of, wherever it lies, the compacted one first."""
+        """Return every ledger that can be read, wherever it lies, the compacted one first."""
         first = [] if self.compacted is None else [self.compacted.ledger]
         return first + [each for each in self.ledgers if not each.compacted]
 
@@ -81,7 +81,7 @@ def encode_info(info: ManagedLedgerInfo) -> bytes:
 
 
 def decode_info(data: bytes, *, name: str = "") -> ManagedLedgerInfo:
-    """Return what ``encode_info`` was given; raise ``LedgerCorrupt`` for bytes that are no such message."""
+    """Decode what ``encode_info`` wrote; raise ``LedgerCorrupt`` for bytes that are no such message."""
     info = ManagedLedgerInfo()
     try:
         for place, value in fields(data):
