@@ -8,5 +8,9 @@
 - `cluster_figures`: the session with ZooKeeper, bundles, epochs, moves and bookies, for ``/metrics``.
 - `peers`, `between_brokers`, `asking_owners`: requests between the workers of one directory, and between brokers.
 
+The path of an unload in a cluster: a node below ``/magnetar/bundle-unloads`` asks the owner (which needs none if it is
+asked itself). The owner stops owning the bundle, awaits each of `on_lost`, which close what is open in it, and deletes
+its owner node. The broker that the bundle is meant for sees that, and takes it with the next epoch.
+
 May import: `figures`, `serving` (addresses), `topics`, `settings`, `base` and below.
 """

@@ -13,5 +13,9 @@ Above it:
 - the engines, which do not know each other. `files/`: one append-only file per ledger, one shared journal.
   `bookkeeper/`: ledgers on bookies. `memory`: the files engine on a disk that forgets.
 
+The path of an append in the files engine, where each is flushed: `port` (`ManagedLedger.append`), ``files/managed``,
+``files/appending`` (the entry goes into the ledger's file, that is, the page cache), ``files/journal`` (one write for
+all appends that arrived meanwhile), then `pending` reports it durable and `high_watermark` moves.
+
 May import: `metadata`, `records`.
 """
