@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 from pathlib import Path
 from types import TracebackType
 
@@ -44,15 +45,13 @@ def binaries() -> Path | None:
 class Postgres:
     """One server with an empty database, on a free port of this machine."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self) -> None:
         found = binaries()
         assert found is not None
+        # Not below pytest's own folder, which each session of the same user shuts to all others when it begins.
+        directory = self._directory = Path(tempfile.mkdtemp(prefix="postgres-"))
         self._bin, self._data, self.port = found, directory / "pg", free_port()
-        directory.mkdir()
         if os.getuid() == 0:  # it refuses to be root
-            for each in (directory, *directory.parents):
-                if each.stat().st_uid == 0 and each.stat().st_mode & 0o055 != 0o055 and each != Path("/tmp"):
-                    each.chmod(each.stat().st_mode | 0o055)
             shutil.chown(directory, "postgres")
         self._as_server("initdb", "-D", self._data, "-A", "trust", "-U", "postgres", "--no-sync")
         options = (
@@ -75,6 +74,7 @@ class Postgres:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._as_server("pg_ctl", "-D", self._data, "-m", "immediate", "stop")
+        shutil.rmtree(self._directory)
 
     def run(self, sql: str) -> str:
         """Run statements, each in a transaction of its own unless they say otherwise; return what they give."""

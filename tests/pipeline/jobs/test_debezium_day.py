@@ -109,8 +109,8 @@ def until_snapshot(address: str, topic: str, rows: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    with Postgres(tmp_path_factory.mktemp("postgres") / "server") as made:
+def database() -> Iterator[Postgres]:
+    with Postgres() as made:
         yield made
 
 
