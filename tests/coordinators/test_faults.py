@@ -234,3 +234,19 @@ async def test_after_a_calm_hour_pauses_begin_anew(sleeps: Sleeps) -> None:
         await settled(shard, b"%d" % hour)
     assert sleeps.made == [*retries.PAUSES_S[:2]] * 3
     await shard.close()
+
+
+async def test_after_a_calm_hour_pauses_begin_anew_where_facts_could_not_be_kept_too(sleeps: Sleeps) -> None:
+    faults, log, now_ms = Faults(), GatedLog(), [0]
+    shard: Shard[Faulty] = Shard(0, log, faults.decider, lambda: now_ms[0], Background(), World().act)
+    shard.begin(asyncio.Semaphore(1), 0, is_written=False)
+    for hour in range(3):
+        now_ms[0] = 3_600_000 * hour
+        for _ in range(2):
+            log.failing = 1
+            with pytest.raises(CoordinatorRefused):
+                await order(shard, b"%d" % hour)
+            await shard.reloaded()
+            now_ms[0] += 1000
+    assert sleeps.made == [*retries.PAUSES_S[:2]] * 3
+    await shard.close()
