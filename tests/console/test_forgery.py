@@ -115,8 +115,15 @@ def test_a_page_of_another_site_changes_nothing(guarded: BrokerProcess, topic: s
         assert answer.status_code == 403
         page = httpx.get(f"{own}{form.action}", headers=bearer("root"), trust_env=False)
         by_program = {**fields, "token": Form(page.text).fields["token"]}
-        answer = httpx.post(f"{own}{form.action}", data=by_program, headers=bearer("root"), trust_env=False)
-        assert answer.status_code == 403, "no browser says that a page of ours sends it"
+        for site in (
+            {},
+            {"Sec-Fetch-Site": "cross-site"},
+            {"Sec-Fetch-Site": "same-site"},
+            {"Sec-Fetch-Site": "none"},
+        ):
+            headers = {**bearer("root"), **site}
+            answer = httpx.post(f"{own}{form.action}", data=by_program, headers=headers, trust_env=False)
+            assert answer.status_code == 403, "no browser says that a page of ours sends it"
         assert topic in kafka(guarded).list_topics(timeout=60).topics
         assert root.post(form.action, data=fields, headers={"Origin": own}).status_code == 200
         assert topic not in kafka(guarded).list_topics(timeout=60).topics
