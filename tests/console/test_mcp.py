@@ -142,6 +142,10 @@ def test_what_is_no_message_is_refused(assisted: BrokerProcess) -> None:
             (b" " * (65 << 10), 413),
         ):
             assert http.post("/mcp", content=body, headers=headers).status_code == status, body[:40]
+        for version, status in (("1999-01-01", 400), ("2025-03-26", 202)):
+            content = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
+            versioned = {**headers, "MCP-Protocol-Version": version}
+            assert http.post("/mcp", content=content, headers=versioned).status_code == status
         for method in ("GET", "DELETE", "PUT"):
             assert http.request(method, "/mcp", headers=headers).status_code == 405
         assert call(http, "no-such")["error"]["code"] == -32602

@@ -211,6 +211,11 @@ class McpServer:
             security = self._services.broker.settings.security
             await asyncio.sleep(security.connection_failed_authentication_delay_ms / 1000)
             return Response(f"{error}\n", 401, {"WWW-Authenticate": 'Bearer realm="magnetar"'}, "text/plain")
+        version = request.headers.get("mcp-protocol-version", VERSIONS[0])
+        if version not in VERSIONS:  # the specification's "Protocol Version Header"
+            return Response(
+                f"MCP-Protocol-Version is none of {', '.join(VERSIONS)}\n", 400, media_type="text/plain"
+            )
         if int(request.headers.get("content-length") or 0) > _MOST_ASKED:
             return Response("the message is too large\n", 413, media_type="text/plain")
         body = await body_of(request)
